@@ -1,0 +1,1 @@
+"""Durable operators, one module a service; each needs its own extra and nothing else."""

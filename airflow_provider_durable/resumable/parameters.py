@@ -1,0 +1,188 @@
+"""
+The parameters that every durable operator has: their defaults, who gets them, what cannot be combined.
+
+Where the next class in line (Apache's operator) takes a parameter of the same name, the value is
+passed on and its default holds; the rest are attributes of the mixin's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_durable.resumable.compat import NEVER_EXPIRE, conf
+
+if TYPE_CHECKING:
+    from airflow_provider_durable.resumable.hooks import JobHooks
+
+
+class _NotGiven:
+    """Tells a parameter left at its default from one that the author set."""
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+NOT_GIVEN: Any = _NotGiven()
+
+_CHOICES = {
+    "mode": ("poke", "reschedule"),
+    "on_clear": ("resubmit", "resume"),
+    "on_lost_submission": ("resubmit", "fail"),
+}
+
+DEFAULTS: dict[str, Any] = {
+    "durable": True,
+    "wait_for_termination": True,
+    "mode": "poke",
+    "poll_interval": 30,
+    "poll_error_window": timedelta(minutes=10),
+    "cancel_on_kill": True,
+    "on_clear": "resubmit",
+    "on_lost_submission": "resubmit",
+    "state_retention": None,
+}
+
+
+def default_of(name: str) -> Any:
+    """Return the mixin's own default of parameter ``name``."""
+    if name == "deferrable":
+        return conf.getboolean("operators", "default_deferrable", fallback=False)
+    return DEFAULTS[name]
+
+
+@functools.cache
+def parameters_behind(cls: type[Any], mixin: type[Any]) -> frozenset[str]:
+    """Return the names that the classes after ``mixin`` in the MRO of ``cls`` take in ``__init__``."""
+    mro = cls.__mro__
+    names: set[str] = set()
+    for behind in mro[mro.index(mixin) + 1 :]:
+        if init := vars(behind).get("__init__"):
+            names.update(inspect.signature(init).parameters)
+    return frozenset(names)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An operator's parameters as they act in a run: after templates and Airflow's configuration."""
+
+    waits: bool
+    defers: bool
+    reschedules: bool
+    recovers: bool
+    cancel_on_kill: bool
+    on_clear: str
+    on_lost_submission: str
+    poll_seconds: float
+    poll_error_window: timedelta
+
+    @property
+    def leaves_worker(self) -> bool:
+        """Whether the worker is free while the job runs, so that a later process takes up the wait."""
+        return self.defers or self.reschedules
+
+    @property
+    def wants_record(self) -> bool:
+        """Whether anything but the external id has to be remembered."""
+        return self.recovers or self.on_lost_submission == "fail" or self.leaves_worker
+
+    @classmethod
+    def of(cls, operator: JobHooks) -> Settings:
+        """
+        Return the settings of ``operator``.
+
+        :raises ValueError: rendered parameters that cannot be combined
+        """
+        from airflow_provider_durable.resumable.hooks import JobHooks
+
+        waits = operator.should_wait()
+        check_wait(operator, waits)
+        waits = waits is not False
+        overrides = {name: getattr(type(operator), name) for name in ("make_trigger", "recover_job")}
+        reschedules = waits and operator.mode == "reschedule" and bool(operator.durable)
+        defers = waits and not reschedules and bool(operator.deferrable)
+        return cls(
+            waits=waits,
+            defers=defers and overrides["make_trigger"] is not JobHooks.make_trigger,
+            reschedules=reschedules,
+            recovers=overrides["recover_job"] is not JobHooks.recover_job,
+            cancel_on_kill=bool(operator.cancel_on_kill),
+            on_clear=operator.on_clear,
+            on_lost_submission=operator.on_lost_submission,
+            poll_seconds=_seconds(getattr(operator, operator.poll_interval_parameter)),
+            poll_error_window=timedelta(seconds=_seconds(operator.poll_error_window)),
+        )
+
+
+def _seconds(value: Any) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+def _where(operator: JobHooks) -> str:
+    return f"{type(operator).__name__}(task_id={getattr(operator, 'task_id', None)!r})"
+
+
+def check(operator: JobHooks, given: set[str], own: set[str]) -> None:
+    """
+    Check an operator's parameters when the Dag is parsed.
+
+    :param operator: the operator, constructed
+    :param given: the mixin's parameters that the author gave
+    :param own: those among them that no class behind takes for something of its own
+    :raises ValueError: a value that cannot be meant, or a combination that is impossible
+    """
+    from airflow_provider_durable.resumable.hooks import JobHooks
+
+    where = _where(operator)
+    for name in sorted(own & _CHOICES.keys()):
+        value = getattr(operator, name)
+        if value not in _CHOICES[name]:
+            choices = " or ".join(repr(choice) for choice in _CHOICES[name])
+            raise ValueError(f"{where}: {name}={value!r} is not known. Write {name}={choices}.")
+    for name in sorted(given & {operator.poll_interval_parameter, "poll_error_window"}):
+        value = getattr(operator, name)
+        if isinstance(value, (int, float, timedelta)) and _seconds(value) <= 0:
+            raise ValueError(f"{where}: {name}={value!r} must be more than 0 seconds.")
+    retention: Any = operator.state_retention
+    endless = retention is None or retention is NEVER_EXPIRE
+    if not endless and not (isinstance(retention, timedelta) and retention > timedelta(0)):
+        raise ValueError(
+            f"{where}: state_retention={retention!r} is no duration. Write a positive timedelta, "
+            "airflow.sdk.NEVER_EXPIRE, or leave it out for Airflow's default."
+        )
+    reschedule = "mode" in own and operator.mode == "reschedule"
+    if reschedule and "durable" in given and not operator.durable:
+        raise ValueError(
+            f"{where}: mode='reschedule' comes back to its job through the task state store, which "
+            "durable=False does not use. Leave one of the two out."
+        )
+    if "deferrable" not in given or not operator.deferrable:
+        return
+    if reschedule:
+        raise ValueError(
+            f"{where}: deferrable=True waits in the triggerer, mode='reschedule' without one. Leave one of "
+            "the two out."
+        )
+    if type(operator).make_trigger is JobHooks.make_trigger:
+        raise ValueError(
+            f"{where}: deferrable=True needs a trigger. Define make_trigger(self, external_id, context) in "
+            f"{type(operator).__name__}, or write mode='reschedule', which frees the worker without one."
+        )
+    check_wait(operator, operator.should_wait())
+
+
+def check_wait(operator: JobHooks, waits: bool | None) -> None:
+    """
+    Check whether an operator that is to defer also waits.
+
+    :raises ValueError: the author asked for ``deferrable=True`` and for not waiting
+    """
+    if waits is False and operator.deferrable and operator.deferrable_given:
+        raise ValueError(
+            f"{_where(operator)}: deferrable=True waits for the job, {operator.wait_parameter}=False does "
+            f"not. Write {operator.wait_parameter}=True to wait in the triggerer, or leave deferrable out to "
+            "return once the job is accepted."
+        )

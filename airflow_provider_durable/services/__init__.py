@@ -1,0 +1,1 @@
+"""What the external services' documents say, for operators and triggers alike."""
