@@ -1,0 +1,1 @@
+"""What a Dag file says: names, values, tasks, dependencies, stores. Knows no rule."""
