@@ -121,10 +121,9 @@ class JobTrigger(BaseTrigger):
             poller.unsubscribe(subscription)
         if not subscription.ended.done():
             return "timeout", f"The deadline, {self.deadline}, has passed"
-        try:
-            status = subscription.ended.result()
-        except StatusUnavailableError as error:
-            return "error", str(error)
+        status = subscription.ended.result()
+        if isinstance(status, StatusUnavailableError):
+            return "error", str(status)
         if status is None:
             return "unknown", f"Job {self.external_id} is not known to the service"
         succeeded = poller.service.is_succeeded(status)

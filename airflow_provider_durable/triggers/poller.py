@@ -41,8 +41,9 @@ GATHER_SECONDS = 1.0
 MAX_PAUSE = 60.0
 #: Seconds after the last subscription for which the connection is kept, for the next one.
 LINGER_SECONDS = 60.0
-#: So many refused parts of one request, and none accepted: its ids are not to blame.
+#: So many parts of one request refused, or failed otherwise, and none answered: it is not about its ids.
 MAX_REFUSED_PARTS = 15
+MAX_FAILED_PARTS = 3
 
 
 def _jitter(least: float = 0.9) -> float:
@@ -79,8 +80,8 @@ class Subscription:
         self.external_id = external_id
         self.interval = interval
         self.error_window = error_window
-        #: The job's last status, None if the service does not know it; or ``StatusUnavailableError``.
-        self.ended: asyncio.Future[str | None] = loop.create_future()
+        #: The job's last status; None if the service does not know it; why nobody can say.
+        self.ended: asyncio.Future[str | None | StatusUnavailableError] = loop.create_future()
         self.asked = float("-inf")
         self.due = loop.time() + min(interval, GATHER_SECONDS)
         self.in_flight = False
@@ -102,14 +103,10 @@ class Subscription:
 
 @dataclass
 class _Parts:
-    """What became of the parts of one request that the service refused."""
+    """What became of the parts of one request that failed."""
 
-    refused: int = 0
-    accepted: int = 0
-
-    @property
-    def ids_may_be_to_blame(self) -> bool:
-        return self.accepted > 0 or self.refused < MAX_REFUSED_PARTS
+    failed: int = 0
+    answered: int = 0
 
 
 @dataclass
@@ -133,8 +130,9 @@ class Poller:
     Nobody is asked for later than its own interval after the last time; requests are filled up with jobs
     that would be due soon, so that subscriptions which began apart come to ask together: N jobs of one
     interval take N divided by ``ids_per_request`` requests, rounded up. A failing request is repeated
-    for its own jobs alone, after 1, 2, 4, … seconds, up to their interval. Throttling makes everyone
-    wait. Driven by callbacks on the loop: there is no task that could be lost.
+    after 1, 2, 4, … seconds, up to the interval of its jobs. One that is refused, or fails again, is
+    taken apart until the jobs it is not about have their answer. Throttling makes everyone wait. Driven
+    by callbacks on the loop: there is no task that could be lost.
 
     :param service: what to ask
     """
@@ -265,12 +263,10 @@ class Poller:
         now = self._loop.time()
         error = task.exception()
         if error is None:
-            request.parts.accepted += 1
+            request.parts.answered += 1
             self._on_success(request, task.result())
         elif isinstance(error, ServiceThrottledError):
             self._on_throttled(request, error, now)
-        elif isinstance(error, RequestRejectedError):
-            self._on_rejected(request, error, now)
         else:
             self._on_failure(request, error, now)
         if self._subscriptions:
@@ -317,21 +313,21 @@ class Poller:
             # The service is evidently alive.
             subscription.failing_since, subscription.failures = None, 0
 
-    def _on_rejected(self, request: _Request, error: BaseException, now: float) -> None:
-        request.parts.refused += 1
-        self._throttled = 0
-        if len(request.subscriptions) > 1 and request.parts.ids_may_be_to_blame:
+    def _on_failure(self, request: _Request, error: BaseException, now: float) -> None:
+        parts, jobs = request.parts, request.subscriptions
+        parts.failed += 1
+        rejected = isinstance(error, RequestRejectedError)
+        enough = MAX_REFUSED_PARTS if rejected else MAX_FAILED_PARTS
+        may_be_its_ids = rejected or any(subscription.failures for subscription in jobs)
+        if may_be_its_ids and len(jobs) > 1 and (parts.answered or parts.failed < enough):
             self._parts.extend(request.halves())
             return
-        for subscription in request.subscriptions:
-            # From now on, nobody else is to suffer from it.
-            subscription.alone = len(request.subscriptions) == 1
-        self._on_failure(request, error, now)
-
-    def _on_failure(self, request: _Request, error: BaseException, now: float) -> None:
+        # From now on, nobody else is to suffer from it.
+        alone = len(jobs) == 1 and (rejected or parts.answered > 0)
         cause = f"{type(error).__name__}: {error}"
         jitter = _jitter()
         for subscription in self._of(request):
+            subscription.alone |= alone
             if subscription.failing_since is None:
                 subscription.failing_since = now
                 subscription.report("warning", "Asking for the job's status failed", cause=cause)
@@ -358,13 +354,9 @@ class Poller:
             subscription.in_flight = False
         return [s for s in request.subscriptions if s in self._subscriptions]
 
-    def _end(self, subscription: Subscription, result: str | BaseException | None) -> None:
+    def _end(self, subscription: Subscription, result: str | None | StatusUnavailableError) -> None:
         self._subscriptions.discard(subscription)
-        if subscription.ended.done():
-            return
-        if isinstance(result, BaseException):
-            subscription.ended.set_exception(result)
-        else:
+        if not subscription.ended.done():
             subscription.ended.set_result(result)
 
 
