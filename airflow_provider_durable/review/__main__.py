@@ -1,4 +1,5 @@
 """``python -m airflow_provider_durable.review``: the same command where no console script is on PATH."""
+
 from __future__ import annotations
 
 import sys

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def get_airflow_cli_commands() -> list[CLICommand]:
-    """Return the commands that this package adds to ``airflow``; the provider info's ``cli`` names this function."""
+    """Return the commands that this package adds to ``airflow``.
+
+    The provider info's ``cli`` entry names this function.
+    """
     from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
     from airflow_provider_durable.review.cli import DESCRIPTION, EPILOG, OPTIONS

@@ -1,10 +1,10 @@
-"""Settings: ``[tool.airflow-durable.review]`` of the nearest pyproject.toml, overridden by the command line."""
+"""Settings: ``[tool.airflow-durable.review]`` in pyproject.toml, overridden by the command line."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ class ConfigError(ValueError):
 class Settings:
     """What a run is set to."""
 
-    selection: Selection = Selection()
+    selection: Selection = field(default_factory=Selection)
     exclude: tuple[str, ...] = ()
     airflow_version: str | None = None
 

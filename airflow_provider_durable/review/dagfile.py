@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -15,6 +14,8 @@ from airflow_provider_durable.review.model.values import Values
 from airflow_provider_durable.review.model.xcom import XComs
 
 if TYPE_CHECKING:
+    import ast
+
     from airflow_provider_durable.review.model.scopes import FunctionNode
     from airflow_provider_durable.review.model.tasks import Task
     from airflow_provider_durable.review.source import SourceFile
@@ -75,11 +76,18 @@ class DagFile:
         """The dotted name of an expression."""
         return self.tree.names.qualified(node)
 
-    def calls_in(self, node: ast.AST) -> list[ast.Call]:
-        """The calls inside a function or another node, nested functions left out for functions."""
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return [call for call in self.tree.calls if self.tree.function_of(call) is node]
-        return [call for call in ast.walk(node) if isinstance(call, ast.Call)]
+    def calls_in(self, function: FunctionNode) -> list[ast.Call]:
+        """The calls in a function's own body, those of nested functions left out."""
+        return self._calls_by_function.get(function, [])
+
+    @cached_property
+    def _calls_by_function(self) -> dict[FunctionNode, list[ast.Call]]:
+        found: dict[FunctionNode, list[ast.Call]] = {}
+        for call in self.tree.calls:
+            function = self.tree.function_of(call)
+            if function is not None:
+                found.setdefault(function, []).append(call)
+        return found
 
     def task_code(self, node: ast.AST) -> FunctionNode | None:
         """The function that a node lies in, if that runs when a task runs and not when the Dag is parsed."""

@@ -13,7 +13,7 @@ from airflow_provider_durable.review.dagfile import DagFile
 from airflow_provider_durable.review.findings import Finding, Level
 from airflow_provider_durable.review.rules import ALL_RULES
 from airflow_provider_durable.review.rules.reading import UNREADABLE
-from airflow_provider_durable.review.source import Unreadable, parse, read
+from airflow_provider_durable.review.source import UnreadableError, parse, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,7 +68,7 @@ def review(paths: Iterable[tuple[Path, str]], selection: Selection, target: Targ
         result.files += 1
         try:
             source = read(path, shown)
-        except Unreadable as error:
+        except UnreadableError as error:
             result.findings += unreadable(error, shown, selection)
             continue
         result.findings += review_source(source, selection, target)
@@ -81,7 +81,7 @@ def review_text(text: str | bytes, path: str, selection: Selection, target: Targ
     data = text.encode() if isinstance(text, str) else text
     try:
         source = parse(data, path)
-    except Unreadable as error:
+    except UnreadableError as error:
         return unreadable(error, path, selection)
     return sorted(review_source(source, selection, target), key=lambda finding: finding.sort_key)
 
@@ -94,10 +94,12 @@ def review_source(source: SourceFile, selection: Selection, target: Target) -> l
         return list(_run(source, selection, target))
     except RecursionError:
         # The parser's limit is higher than ours for some shapes of code.
-        return unreadable(Unreadable("the code is nested too deeply to be reviewed"), source.path, selection)
+        return unreadable(
+            UnreadableError("the code is nested too deeply to be reviewed"), source.path, selection
+        )
 
 
-def unreadable(error: Unreadable, path: str, selection: Selection) -> list[Finding]:
+def unreadable(error: UnreadableError, path: str, selection: Selection) -> list[Finding]:
     """The one finding of a file that cannot be read."""
     rule = next((rule for rule in selection.rules(path) if rule.code == UNREADABLE), None)
     if rule is None:
@@ -140,7 +142,8 @@ def _finding(rule: Rule, report: Report, source: SourceFile) -> Finding:
 
 
 def _end_column(node: ast.AST) -> int:
-    return getattr(node, "end_col_offset", None) or getattr(node, "col_offset", 0)
+    column: int | None = getattr(node, "end_col_offset", None)
+    return column if column is not None else getattr(node, "col_offset", 0)
 
 
 def _characters(source: SourceFile, line: int, column: int) -> int:
@@ -152,7 +155,7 @@ def _characters(source: SourceFile, line: int, column: int) -> int:
 
 
 def _noqa_lines(dag_file: DagFile, node: ast.AST) -> tuple[int, ...]:
-    """Where a comment can stand: the finding's first line, its last, and those of a short statement around it."""
+    """Where a comment can stand: the first and last line of a finding, or of the short statement around it."""
     first = getattr(node, "lineno", 1)
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return (first,)

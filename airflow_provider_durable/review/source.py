@@ -1,6 +1,6 @@
 """A Dag file as text: decoding, parsing, and the ``# noqa`` comments in it.
 
-Whatever a file holds, reading it ends in a ``SourceFile`` or in an ``Unreadable`` that says why not.
+Whatever a file holds, reading it ends in a ``SourceFile`` or in an ``UnreadableError`` that says why not.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import sys
 import tokenize
 import warnings
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ NOQA = re.compile(
 MAX_BYTES = 5_000_000
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     """A file that cannot be reviewed, with the place where reading it ended."""
 
     def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
@@ -65,22 +66,24 @@ class SourceFile:
 def read(path: Path, shown_as: str) -> SourceFile:
     """Read and parse a file.
 
-    :raises Unreadable: for anything that keeps the file from being parsed.
+    :raises UnreadableError: for anything that keeps the file from being parsed.
     """
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise Unreadable(f"the file has {size:,} bytes, more than the {MAX_BYTES:,} that are reviewed")
+            raise UnreadableError(
+                f"the file has {size:,} bytes, more than the {MAX_BYTES:,} that are reviewed"
+            )
         data = path.read_bytes()
     except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror or error}") from error
+        raise UnreadableError(f"cannot be read: {error.strerror or error}") from error
     return parse(data, shown_as)
 
 
 def parse(data: bytes, shown_as: str) -> SourceFile:
     """Parse the bytes of a file, with the encoding it declares.
 
-    :raises Unreadable: when they are not Python source.
+    :raises UnreadableError: when they are not Python source.
     """
     text = _decode(data)
     try:
@@ -89,11 +92,13 @@ def parse(data: bytes, shown_as: str) -> SourceFile:
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except SyntaxError as error:
-        raise Unreadable(f"does not parse: {error.msg}", error.lineno or 1, error.offset or 1) from error
+        # An f-string that Python 3.12 takes is an error before it: say which Python read the file.
+        reason = f"does not parse with Python {sys.version_info[0]}.{sys.version_info[1]}: {error.msg}"
+        raise UnreadableError(reason, error.lineno or 1, error.offset or 1) from error
     except (RecursionError, MemoryError) as error:
-        raise Unreadable("does not parse: the code is nested too deeply") from error
+        raise UnreadableError("does not parse: the code is nested too deeply") from error
     except ValueError as error:
-        raise Unreadable(f"does not parse: {error}") from error
+        raise UnreadableError(f"does not parse: {error}") from error
     return SourceFile(shown_as, text, tree)
 
 
@@ -102,12 +107,12 @@ def _decode(data: bytes) -> str:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
     except (SyntaxError, LookupError) as error:
-        raise Unreadable(f"cannot be decoded: {error}") from error
+        raise UnreadableError(f"cannot be decoded: {error}") from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Unreadable(f"cannot be decoded as {error.encoding}: {error.reason}", line) from error
+        raise UnreadableError(f"cannot be decoded as {error.encoding}: {error.reason}", line) from error
     if "\x00" in text:
-        raise Unreadable(
+        raise UnreadableError(
             "does not parse: it contains null bytes", text.count("\n", 0, text.index("\x00")) + 1
         )
     return text.removeprefix("\ufeff")

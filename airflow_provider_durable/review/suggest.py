@@ -43,9 +43,12 @@ def shorten(text: str) -> str:
     return "\n".join([*head, f"    ...  # {len(parts) - len(head) - len(tail)} lines", *tail])
 
 
-def value(node: ast.expr) -> str:
-    """An expression as code, short enough for one line."""
+def code(dag_file: DagFile, node: ast.expr) -> str:
+    """An expression as it is written, on one line, or ``...`` for one that is too long for that."""
     text = ast.unparse(node)
+    if node.lineno == node.end_lineno:
+        line = dag_file.source.lines[node.lineno - 1].encode()
+        text = line[node.col_offset : node.end_col_offset].decode()
     return text if len(text) <= MAX_VALUE else "..."
 
 
@@ -62,22 +65,22 @@ def task_call(
     remarks = notes or {}
     call = task.given
     function = call.func
-    rendered = [f"    {value(arg)}," for arg in call.args]
+    rendered = [f"    {code(dag_file, arg)}," for arg in call.args]
     for keyword in call.keywords:
         if keyword.arg is None:
-            rendered.append(f"    **{value(keyword.value)},")
+            rendered.append(f"    **{code(dag_file, keyword.value)},")
         elif keyword.arg in changes:
             new = changes.pop(keyword.arg)
             if new is not None:
                 rendered.append(_argument(keyword.arg, new, remarks))
         else:
-            rendered.append(_argument(keyword.arg, value(keyword.value), remarks))
+            rendered.append(_argument(keyword.arg, code(dag_file, keyword.value), remarks))
     rendered += [_argument(key, new, remarks) for key, new in changes.items() if new is not None]
     head = name or ast.unparse(function)
     text = f"{assigned_to(dag_file, task)}{head}(\n" + "\n".join(rendered) + "\n)"
     if task.mapped and task.given is not task.call:
         method = task.call.func.attr if isinstance(task.call.func, ast.Attribute) else "expand"
-        text += f".{method}({', '.join(_keyword(kw) for kw in task.call.keywords)})"
+        text += f".{method}({', '.join(_keyword(dag_file, kw) for kw in task.call.keywords)})"
     return text
 
 
@@ -114,8 +117,12 @@ def _argument(name: str, code: str, notes: Mapping[str, str]) -> str:
     return f"    {name}={code}," + (f"  # {note}" if note else "")
 
 
-def _keyword(keyword: ast.keyword) -> str:
-    return f"**{value(keyword.value)}" if keyword.arg is None else f"{keyword.arg}={value(keyword.value)}"
+def _keyword(dag_file: DagFile, keyword: ast.keyword) -> str:
+    return (
+        f"**{code(dag_file, keyword.value)}"
+        if keyword.arg is None
+        else f"{keyword.arg}={code(dag_file, keyword.value)}"
+    )
 
 
 def call_statement(dag_file: DagFile, node: ast.expr) -> str:

@@ -42,9 +42,12 @@ def target(text: str | None) -> Target:
             return Target(Version(text))
         except InvalidVersion as error:
             raise ValueError(f"not an Airflow version: {text!r}") from error
-    for distribution in ("apache-airflow-core", "apache-airflow"):
-        try:
-            return Target(Version(metadata.version(distribution)))
-        except (metadata.PackageNotFoundError, InvalidVersion):
-            continue
-    return Target(STORES_SINCE, assumed=True)
+    installed = _installed("apache-airflow-core") or _installed("apache-airflow")
+    return Target(installed) if installed else Target(STORES_SINCE, assumed=True)
+
+
+def _installed(distribution: str) -> Version | None:
+    try:
+        return Version(metadata.version(distribution))
+    except (metadata.PackageNotFoundError, InvalidVersion):
+        return None

@@ -144,7 +144,37 @@ WAIT_SWITCHES = {"wait_for_termination": False, "wait_for_completion": False, "a
 
 # Parameters by which a sensor is told which job to watch.
 JOB_PARAMETERS = frozenset(
-    ["run_id", "job_id", "job_run_id", "batch_id", "statement_id", "query_id", "query_execution_id", "execution_id", "execution_arn", "step_id", "application_id", "application_name", "dataproc_job_id", "airbyte_job_id", "job_flow_id", "job_name", "training_job_name", "transform_job_name", "processing_job_name", "pipeline_exec_arn", "pipeline_run_id", "external_id", "task", "task_arn", "driver_id", "submission_id", "virtual_cluster_job_id", "invocation_id", "sub_run_id"]
+    [
+        "run_id",
+        "job_id",
+        "job_run_id",
+        "batch_id",
+        "statement_id",
+        "query_id",
+        "query_execution_id",
+        "execution_id",
+        "execution_arn",
+        "step_id",
+        "application_id",
+        "application_name",
+        "dataproc_job_id",
+        "airbyte_job_id",
+        "job_flow_id",
+        "job_name",
+        "training_job_name",
+        "transform_job_name",
+        "processing_job_name",
+        "pipeline_exec_arn",
+        "pipeline_run_id",
+        "external_id",
+        "task",
+        "task_arn",
+        "driver_id",
+        "submission_id",
+        "virtual_cluster_job_id",
+        "invocation_id",
+        "sub_run_id",
+    ]
 )
 
 _SUBMIT = re.compile(

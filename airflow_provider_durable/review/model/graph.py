@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from airflow_provider_durable.review.model import catalog
@@ -190,28 +191,29 @@ class Graph:
 
     def _read_calls(self) -> None:
         for call in self._tree.calls:
-            name = catalog.leaf(self._tree.names.qualified(call.func))
-            if name in ("chain", "chain_linear"):
-                steps = [self._items(arg) for arg in call.args if not self._is_label(arg)]
-                for index, (up, down) in enumerate(zip(steps, steps[1:], strict=False)):
-                    pairwise = name == "chain" and 1 < len(up) == len(down)
-                    if pairwise and all(
-                        isinstance(call.args[index + i], (ast.List, ast.Tuple)) for i in (0, 1)
-                    ):
-                        for one, other in zip(up, down, strict=True):
-                            self._relate([one], [other], call)
-                    else:
-                        self._relate(up, down, call)
-            elif name == "cross_downstream" and len(call.args) == 2:
+            name = self._tree.names.qualified(call.func)
+            if catalog.is_airflow(name, "chain", "chain_linear"):
+                self._read_chain(call, in_pairs=catalog.leaf(name) == "chain")
+            elif catalog.is_airflow(name, "cross_downstream") and len(call.args) == 2:
                 self._relate(self._items(call.args[0]), self._items(call.args[1]), call)
-            elif isinstance(call.func, ast.Attribute) and call.func.attr in (
-                "set_downstream",
-                "set_upstream",
-            ):
-                if not call.args:
-                    continue
-                one, other = self._items(call.func.value), self._items(call.args[0])
-                self._relate(*((one, other) if call.func.attr == "set_downstream" else (other, one)), call)
+            elif isinstance(call.func, ast.Attribute) and call.args:
+                one, other = call.func.value, call.args[0]
+                if call.func.attr == "set_downstream":
+                    self._relate(self._items(one), self._items(other), call)
+                elif call.func.attr == "set_upstream":
+                    self._relate(self._items(other), self._items(one), call)
+
+    def _read_chain(self, call: ast.Call, *, in_pairs: bool) -> None:
+        steps = [arg for arg in call.args if not self._is_label(arg)]
+        for first, second in pairwise(steps):
+            up, down = self._items(first), self._items(second)
+            lists = isinstance(first, (ast.List, ast.Tuple)) and isinstance(second, (ast.List, ast.Tuple))
+            # chain() joins two lists of one length item by item; chain_linear() all with all.
+            if in_pairs and lists and len(up) == len(down):
+                for one, other in zip(up, down, strict=True):
+                    self._relate([one], [other], call)
+            else:
+                self._relate(up, down, call)
 
     def _relate(self, up: list[Task | _Group], down: list[Task | _Group], node: ast.AST) -> None:
         if any(isinstance(item, _Group) for item in (*up, *down)):

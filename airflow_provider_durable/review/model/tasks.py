@@ -253,9 +253,9 @@ class Tasks:
     def _holders(self, call: ast.Call, given: list[ast.Call]) -> Iterator[ast.Call]:
         yield from given
         named = next((kw.value for part in given for kw in part.keywords if kw.arg == "dag"), None)
-        if isinstance(named, ast.Name) and (binding := self._tree.names.binding(named)) is not None:
-            if isinstance(binding.value, ast.Call):
-                yield binding.value
+        bound_dag = self._tree.names.binding(named) if isinstance(named, ast.Name) else None
+        if bound_dag is not None and isinstance(bound_dag.value, ast.Call):
+            yield bound_dag.value
         for outer in self._tree.ancestors(call):
             if isinstance(outer, (ast.With, ast.AsyncWith)):
                 for item in outer.items:

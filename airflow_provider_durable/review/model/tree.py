@@ -15,14 +15,13 @@ from airflow_provider_durable.review.model.scopes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
     from airflow_provider_durable.review.model.scopes import (
         FunctionNode,
         Kind,
     )
-
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class Tree:
@@ -42,7 +41,7 @@ class Tree:
         self.names = Names(self._scope_of)
         self._walk()
         for nodes in (self.calls, self.functions, self.classes, self.imports, self.operations):
-            nodes.sort(key=start)  # type: ignore[attr-defined]
+            nodes.sort(key=start)
         for scope in self.inner_scopes.values():
             for bindings in scope.bindings.values():
                 bindings.sort(key=lambda binding: binding.position)
@@ -75,75 +74,95 @@ class Tree:
 
     def _walk(self) -> None:
         stack: list[tuple[ast.AST, Scope]] = [(self.module, self.root)]
+        scope_of, parents = self._scope_of, self.parents
         while stack:
             node, scope = stack.pop()
-            self._scope_of[node] = scope
-            self._note(node, scope)
-            inner = self._open_scope(node, scope)
-            for name, child in _children(node):
-                self.parents[child] = node
+            scope_of[node] = scope
+            note = _NOTES.get(type(node))
+            inner = note(self, node, scope) or scope if note is not None else scope
+            for name in node._fields:
+                value = getattr(node, name, None)
                 # Decorators, defaults, bases and annotations belong to the scope around the definition.
-                stack.append((child, inner if name == "body" else scope))
+                target = inner if name == "body" else scope
+                if isinstance(value, list):
+                    for item in value:
+                        if isinstance(item, ast.AST):
+                            parents[item] = node
+                            stack.append((item, target))
+                elif isinstance(value, ast.AST) and not isinstance(value, _MARKERS):
+                    parents[value] = node
+                    stack.append((value, target))
 
-    def _open_scope(self, node: ast.AST, scope: Scope) -> Scope:
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            return scope
+    def _call(self, node: ast.Call, scope: Scope) -> None:
+        self.calls.append(node)
+
+    def _operation(self, node: ast.BinOp, scope: Scope) -> None:
+        self.operations.append(node)
+
+    def _function(self, node: FunctionNode, scope: Scope) -> Scope:
+        self.functions.append(node)
+        _bind(scope, node.name, "function", node, position=start(node))
+        return self._callable(node, scope)
+
+    def _callable(self, node: FunctionNode | ast.Lambda, scope: Scope) -> Scope:
         inner = self.inner_scopes[node] = Scope(node, scope)
-        if not isinstance(node, ast.ClassDef):
-            arguments = node.args
-            for arg in (
-                *arguments.posonlyargs,
-                *arguments.args,
-                *arguments.kwonlyargs,
-                arguments.vararg,
-                arguments.kwarg,
-            ):
-                if arg is not None:
-                    _bind(inner, arg.arg, "param", arg, position=start(arg))
+        given = node.args
+        for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+            if arg is not None:
+                _bind(inner, arg.arg, "param", arg, position=start(arg))
         return inner
 
-    def _note(self, node: ast.AST, scope: Scope) -> None:
-        if isinstance(node, ast.Call):
-            self.calls.append(node)
-        elif isinstance(node, ast.BinOp):
-            self.operations.append(node)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self.functions.append(node)
-            _bind(scope, node.name, "function", node, position=start(node))
-        elif isinstance(node, ast.ClassDef):
-            self.classes.append(node)
-            _bind(scope, node.name, "class", node, position=start(node))
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            self.imports.append(node)
-            _bind_import(scope, node)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                _bind_target(scope, target, node.value, node, "assign")
-        elif (isinstance(node, ast.AnnAssign) and node.value is not None) or isinstance(node, ast.NamedExpr):
+    def _class(self, node: ast.ClassDef, scope: Scope) -> Scope:
+        self.classes.append(node)
+        _bind(scope, node.name, "class", node, position=start(node))
+        inner = self.inner_scopes[node] = Scope(node, scope)
+        return inner
+
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+        self.imports.append(node)
+        _bind_import(scope, node)
+
+    def _assign(self, node: ast.Assign, scope: Scope) -> None:
+        for target in node.targets:
+            _bind_target(scope, target, node.value, node, "assign")
+
+    def _annotated(self, node: ast.AnnAssign | ast.NamedExpr, scope: Scope) -> None:
+        if node.value is not None:
             _bind_target(scope, node.target, node.value, node, "assign")
-        elif isinstance(node, ast.AugAssign):
-            _bind_target(scope, node.target, None, node, "assign")
-        elif isinstance(node, (ast.For, ast.AsyncFor)):
-            _bind_target(scope, node.target, None, node, "loop", position=start(node))
-        elif isinstance(node, _COMPREHENSIONS):
-            for generator in node.generators:
-                _bind_target(scope, generator.target, None, node, "loop", position=start(node))
-        elif isinstance(node, (ast.With, ast.AsyncWith)):
-            for item in node.items:
-                if item.optional_vars is not None:
-                    _bind_target(
-                        scope, item.optional_vars, item.context_expr, node, "with", position=start(node)
-                    )
+
+    def _augmented(self, node: ast.AugAssign, scope: Scope) -> None:
+        _bind_target(scope, node.target, None, node, "assign")
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> None:
+        _bind_target(scope, node.target, None, node, "loop", position=start(node.target))
+
+    def _with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
+        for item in node.items:
+            if item.optional_vars is not None:
+                _bind_target(scope, item.optional_vars, item.context_expr, node, "with", position=start(node))
 
 
-def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    for name, value in ast.iter_fields(node):
-        if isinstance(value, ast.AST):
-            yield name, value
-        elif isinstance(value, list):
-            for item in value:
-                if isinstance(item, ast.AST):
-                    yield name, item
+# What names and operators carry besides themselves: shared objects that say nothing of a place.
+_MARKERS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+_NOTES: dict[type[ast.AST], Callable[[Tree, Any, Scope], Scope | None]] = {
+    ast.Call: Tree._call,
+    ast.BinOp: Tree._operation,
+    ast.FunctionDef: Tree._function,
+    ast.AsyncFunctionDef: Tree._function,
+    ast.Lambda: Tree._callable,
+    ast.ClassDef: Tree._class,
+    ast.Import: Tree._import,
+    ast.ImportFrom: Tree._import,
+    ast.Assign: Tree._assign,
+    ast.AnnAssign: Tree._annotated,
+    ast.NamedExpr: Tree._annotated,
+    ast.AugAssign: Tree._augmented,
+    ast.For: Tree._loop,
+    ast.AsyncFor: Tree._loop,
+    ast.comprehension: Tree._loop,
+    ast.With: Tree._with,
+    ast.AsyncWith: Tree._with,
+}
 
 
 def _bind(
@@ -151,6 +170,7 @@ def _bind(
     name: str,
     kind: Kind,
     node: ast.AST,
+    *,
     value: ast.expr | None = None,
     target: str = "",
     position: tuple[int, int] = (0, 0),
@@ -178,13 +198,14 @@ def _bind_target(
     value: ast.expr | None,
     node: ast.AST,
     kind: Kind,
+    *,
     position: tuple[int, int] | None = None,
 ) -> None:
     where = end(node) if position is None else position
     if isinstance(target, ast.Name):
-        _bind(scope, target.id, kind, node, value, position=where)
+        _bind(scope, target.id, kind, node, value=value, position=where)
     elif isinstance(target, ast.Starred):
-        _bind_target(scope, target.value, None, node, kind, where)
+        _bind_target(scope, target.value, None, node, kind, position=where)
     elif isinstance(target, (ast.Tuple, ast.List)):
         pairs = (
             value.elts
@@ -192,4 +213,4 @@ def _bind_target(
             else None
         )
         for index, item in enumerate(target.elts):
-            _bind_target(scope, item, pairs[index] if pairs else None, node, kind, where)
+            _bind_target(scope, item, pairs[index] if pairs else None, node, kind, position=where)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import datetime
+import datetime as dt
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +45,7 @@ class Values:
         self._names = names
 
     def constant(self, node: ast.expr | None, depth: int = 0) -> Any:
-        """The value of an expression of literals, names bound to such, arithmetic and durations; else UNKNOWN."""
+        """The value of literals, names bound to such, arithmetic and durations; for all else UNKNOWN."""
         if node is None or depth > MAX_DEPTH:
             return UNKNOWN
         if isinstance(node, ast.Constant):
@@ -72,7 +72,7 @@ class Values:
     def seconds(self, node: ast.expr | None) -> float | None:
         """A duration in seconds, from a number or a timedelta."""
         value = self.constant(node)
-        if isinstance(value, datetime.timedelta):
+        if isinstance(value, dt.timedelta):
             return value.total_seconds()
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
@@ -174,7 +174,7 @@ class Values:
             return UNKNOWN
         # Numbers, durations and joined strings only: "x" * 10**9 must cost nothing here.
         if isinstance(node.op, ast.Mult) and not all(
-            isinstance(side, (int, float, datetime.timedelta)) for side in (left, right)
+            isinstance(side, (int, float, dt.timedelta)) for side in (left, right)
         ):
             return UNKNOWN
         try:
@@ -188,7 +188,7 @@ class Values:
             positional = [self.constant(arg, depth + 1) for arg in node.args]
             named = {str(keyword.arg): self.constant(keyword.value, depth + 1) for keyword in node.keywords}
             try:
-                return datetime.timedelta(*positional, **named)
+                return dt.timedelta(*positional, **named)
             except (TypeError, OverflowError):
                 return UNKNOWN
         if name in ("int", "float", "str") and len(node.args) == 1 and not node.keywords:
@@ -199,7 +199,7 @@ class Values:
                 return UNKNOWN
         if isinstance(node.func, ast.Attribute) and node.func.attr == "total_seconds":
             value = self.constant(node.func.value, depth + 1)
-            return value.total_seconds() if isinstance(value, datetime.timedelta) else UNKNOWN
+            return value.total_seconds() if isinstance(value, dt.timedelta) else UNKNOWN
         return UNKNOWN
 
     def _method_text(self, node: ast.Call, function: ast.Attribute, depth: int) -> str | None:

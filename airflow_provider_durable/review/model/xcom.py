@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_provider_durable.review.model.values import HOLE
@@ -59,7 +60,17 @@ class XComs:
         for task in tasks.all:
             if task.task_id:
                 self._by_id.setdefault(task.task_id, []).append(task)
-        self.pulled_templates = self._template_keys()
+
+    @cached_property
+    def pulled_templates(self) -> set[str]:
+        """The keys that templates anywhere in the file pull; ``return_value`` where they name none."""
+        keys: set[str] = set()
+        for node in ast.walk(self._tree.module):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "xcom_pull" in node.value:
+                for match in _TEMPLATE.finditer(node.value):
+                    key = _KEY.search(match["args"])
+                    keys.add(key["key"] if key else "return_value")
+        return keys
 
     def references(self, consumer: Task) -> Iterator[Reference]:
         """The XComs that a task uses, through its arguments and its function."""
@@ -91,8 +102,8 @@ class XComs:
                     found.extend(tasks)
                 elif not tasks and depth == 0:
                     found.extend(self._through(node))
-            elif isinstance(node, ast.Call) and (task := self._tasks.by_call.get(node)) is not None:
-                found.append(task)
+            elif isinstance(node, ast.Call) and (tasks := self._graph.tasks_of(node)):
+                found.extend(tasks)
             elif (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
@@ -132,7 +143,7 @@ class XComs:
         return Pull(call, names, key if isinstance(key, str) else None, own)
 
     def named(self, task_id: str, near: ast.AST) -> list[Task]:
-        """The tasks with this id: with or without their group's prefix, in the same Dag where several have it."""
+        """The tasks with this id, with or without their group's prefix; those of the same Dag first."""
         tasks = self._by_id.get(task_id) or self._by_id.get(task_id.rsplit(".", 1)[-1], [])
         if len(tasks) < 2:
             return tasks
@@ -177,16 +188,6 @@ class XComs:
         if isinstance(node, ast.Attribute) and node.attr in ("task_id", "output"):
             return self._graph.tasks_of(node.value)
         return []
-
-    def _template_keys(self) -> set[str]:
-        """The keys that templates anywhere in the file pull; ``*`` for one that reading cannot tell."""
-        keys: set[str] = set()
-        for node in ast.walk(self._tree.module):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "xcom_pull" in node.value:
-                for match in _TEMPLATE.finditer(node.value):
-                    key = _KEY.search(match["args"])
-                    keys.add(key["key"] if key else "return_value")
-        return keys
 
 
 def _template_ids(arguments: str) -> list[str]:

@@ -37,7 +37,8 @@ def execute_past_the_mixin(dag_file: DagFile) -> Iterator[Report]:
             continue
         yield Report(
             execute,
-            f"{cls.name}.execute() never calls self.execute_resumable(context), so nothing is stored and a retry "
+            f"{cls.name}.execute() never calls self.execute_resumable(context), so nothing is stored and a "
+            "retry "
             "submits a second job. What has to happen before or after the job belongs in submit_job() or "
             "get_job_result().",
             before=suggest.lines(dag_file, execute.lineno, execute.end_lineno or execute.lineno),
@@ -56,7 +57,8 @@ def no_external_id_key(dag_file: DagFile) -> Iterator[Report]:
         yield Report(
             cls,
             f"{cls.name} has no external_id_key of its own and stores its id under the mixin's default, "
-            "'remote_job_id'. Name it now: naming it once jobs are in flight makes their retries submit again.",
+            "'remote_job_id'. Name it now: naming it once jobs are in flight makes their retries submit "
+            "again.",
             before=suggest.lines(dag_file, cls.lineno, cls.lineno),
             after=f"class {cls.name}({', '.join(ast.unparse(base) for base in cls.bases)}):\n"
             f'    external_id_key = "{key}"',
@@ -87,8 +89,10 @@ def submit_job_returns_none(dag_file: DagFile) -> Iterator[Report]:
         how = "returns None here" if empty else "returns nothing"
         yield Report(
             place,
-            f"{cls.name}.submit_job() {how}: without an id nothing is stored, and every retry submits a new job. "
-            "Return what names the job outside; for a system that has no such name, a plain operator says so honestly.",
+            f"{cls.name}.submit_job() {how}: without an id nothing is stored, and every retry submits a new "
+            "job. "
+            "Return what names the job outside; for a system that has no such name, a plain operator says "
+            "so honestly.",
             before=suggest.before(dag_file, place)
             if empty
             else suggest.lines(dag_file, submit.lineno, submit.lineno),
@@ -137,8 +141,10 @@ def mixin_after_operator(dag_file: DagFile) -> Iterator[Report]:
         ordered = [bases[places[0]], *(base for index, base in enumerate(bases) if index != places[0])]
         yield Report(
             cls,
-            f"{cls.name} names ResumableJobMixin behind its operator base: on Airflow 3.3 making a task of it raises "
-            "TypeError, because the mixin's __init__ then passes on what only the operator's takes. Put it first.",
+            f"{cls.name} names ResumableJobMixin behind its operator base: on Airflow 3.3 making a task of "
+            "it raises "
+            "TypeError, because the mixin's __init__ then passes on what only the operator's takes. Put it "
+            "first.",
             # Airflow says so itself, the first time the Dag is parsed: nothing is lost unseen.
             Level.NOTE,
             before=f"class {cls.name}({', '.join(bases)}):",

@@ -48,16 +48,18 @@ class Reconnect:
 def xcom_for_retry(dag_file: DagFile) -> Iterator[Report]:
     """A task pushes an XCom for its own next try."""
     reconnecting = {found.function for found in hand_written(dag_file)}
+    seen: set[tuple[FunctionNode, str]] = set()
     for call in dag_file.tree.calls:
         function = dag_file.task_code(call)
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "xcom_push" or function is None:
             continue
         key = _pushed_key(dag_file, call)
-        if key is None or function in reconnecting:
+        if key is None or function in reconnecting or (function, key) in seen:
             continue
         own = _pulled_by_itself(dag_file, function, key)
-        if own is None and not _kept_for_nobody(dag_file, function, call, key):
+        if own is None and not _kept_for_nobody(dag_file, function, key):
             continue
+        seen.add((function, key))
         yield Report(
             call,
             _xcom_message(dag_file, key, own),
@@ -71,7 +73,8 @@ def xcom_for_retry(dag_file: DagFile) -> Iterator[Report]:
 @rule(
     "DUR104",
     "hand-written-reconnect",
-    "'if there is a job id, reconnect, else submit' written by hand: a crash between submitting and storing loses the job",
+    "'if there is a job id, reconnect, else submit' written by hand: a crash between submitting and storing "
+    "loses the job",
 )
 def hand_written_reconnect(dag_file: DagFile) -> Iterator[Report]:
     """The mixin's logic, written by hand."""
@@ -243,7 +246,7 @@ def _pulled_by_itself(dag_file: DagFile, function: FunctionNode, key: str) -> Pu
     return None
 
 
-def _kept_for_nobody(dag_file: DagFile, function: FunctionNode, call: ast.Call, key: str) -> bool:
+def _kept_for_nobody(dag_file: DagFile, function: FunctionNode, key: str) -> bool:
     """A job id pushed by the function that submits, in a file where no other task pulls it."""
     if not words.is_job_id(key) or dag_file.tree.class_of(function) is not None:
         return False
@@ -259,9 +262,7 @@ def _kept_for_nobody(dag_file: DagFile, function: FunctionNode, call: ast.Call, 
         and dag_file.tree.function_of(other) is not function
     )
     by_subscript = any(
-        isinstance(node, ast.Subscript)
-        and dag_file.values.constant(node.slice) == key
-        and node.lineno != call.lineno
+        dag_file.values.constant(node.slice) == key
         for node in ast.walk(dag_file.source.tree)
         if isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Attribute)
@@ -274,20 +275,22 @@ def _xcom_message(dag_file: DagFile, key: str, own: Pull | None) -> str:
     what = (
         f"XCom '{key}' is pushed here and pulled by the same task in line {own.call.lineno}"
         if own
-        else f"XCom '{key}' holds the id of a job that this task starts, and no other task in this file pulls it"
+        else f"XCom '{key}' holds the id of a job that this task starts, and no other task here pulls it"
     )
-    start = f"{what}. If it is meant to survive a retry, it does not: Airflow deletes a try's XComs before the next. "
+    start = f"{what}. It does not survive a retry: Airflow deletes a try's XComs before the next one. "
     if dag_file.target.has_stores:
         return start + "Keep it in task_state_store, or let ResumableJobMixin keep the id."
     return start + (
-        f"{dag_file.target} has no task_state_store (3.3 has): let the service find the job by a name or token that "
+        f"{dag_file.target} has no task_state_store (3.3 has): let the service find the job by a name or "
+        "token that "
         "you choose before you submit."
     )
 
 
 def _reconnect_message(dag_file: DagFile, found: Reconnect) -> str:
     start = (
-        f"'{found.key}' is looked up in {found.kept_in} (line {found.read.lineno}) to reconnect to a job or else to "
+        f"'{found.key}' is looked up in {found.kept_in} (line {found.read.lineno}) to reconnect to a job or "
+        "else to "
         f"submit one (line {found.submit.lineno}). "
     )
     why = {
@@ -300,7 +303,8 @@ def _reconnect_message(dag_file: DagFile, found: Reconnect) -> str:
         start
         + why
         + (
-            f". ResumableJobMixin does this from Airflow 3.3 on; on {dag_file.target}, choose the job's id or token before "
+            f". ResumableJobMixin does this from Airflow 3.3 on; on {dag_file.target}, choose the job's id "
+            "or token before "
             "you submit (from dag_id, run_id and task_id) and let the service refuse the second one."
         )
     )
@@ -309,7 +313,7 @@ def _reconnect_message(dag_file: DagFile, found: Reconnect) -> str:
 def _as_store(dag_file: DagFile, call: ast.Call, key: str) -> str:
     holder = context_name(dag_file.tree.function_of(call)) or "get_current_context()"
     value = _argument(call, "value", 1)
-    written = suggest.value(value) if value is not None else "..."
+    written = suggest.code(dag_file, value) if value is not None else "..."
     return f'{holder}["task_state_store"].set("{suggest.identifier(key, "job_id")}", {written})'
 
 
@@ -339,7 +343,7 @@ def _as_mixin(dag_file: DagFile, found: Reconnect) -> str:
             "        return self.execute_resumable(context)",
             "",
             "    def submit_job(self, context):",
-            f"        return {suggest.value(found.submit)}",
+            f"        return {suggest.code(dag_file, found.submit)}",
             "    # and get_job_status, is_job_active, is_job_succeeded, poll_until_complete, get_job_result",
         )
     )

@@ -27,20 +27,27 @@ _ON_FAILURE = ("on_failure_callback", "email_on_failure", "sla", "execution_time
 @rule("DUR201", "submit-and-sensor", "one task submits a job without waiting, another waits for it")
 def submit_and_sensor(dag_file: DagFile) -> Iterator[Report]:
     """A job split over two tasks."""
+    waiters = _by_submit(dag_file)
     for split in splits(dag_file):
+        if split.waiter is not waiters[split.submit][0]:
+            continue
         evidence = _evidence(dag_file, split)
         service = split.known.service if split.known else "the service"
+        watching = waiters[split.submit]
+        names = suggest.english(f"{waiter.label} (line {waiter.call.lineno})" for waiter in watching)
         start = (
-            f"{split.submit.label} is green as soon as {service} has accepted the job; only {split.waiter.label} "
-            f"(line {split.waiter.call.lineno}) knows how it ended. "
+            f"{split.submit.label} is green as soon as {service} has accepted the job; only {names} "
+            f"{'knows' if len(watching) == 1 else 'know'} how it ended. "
         )
         yield Report(
             split.submit.call,
             start + _advice(dag_file, split, evidence) + _own_retry(dag_file, split),
             Level.NOTE if evidence == "reschedule" else Level.WARNING,
-            before=f"{suggest.call_lines(dag_file, split.submit.call)}\n{suggest.call_lines(dag_file, split.waiter.call)}",
+            before="\n".join(
+                suggest.call_lines(dag_file, task.call) for task in (split.submit, split.waiter)
+            ),
             after=_one_task(dag_file, split, evidence),
-            related=(split.waiter.call.lineno,),
+            related=tuple(waiter.call.lineno for waiter in watching),
         )
 
 
@@ -62,7 +69,8 @@ def downstream_of_submit(dag_file: DagFile) -> Iterator[Report]:
             yield Report(
                 edge.node,
                 f"{edge.down.label} hangs on {submit.label}, which is done when the job is accepted, not on "
-                f"{waiter.label}, which is done when the job is: it runs while the job still runs, and also when the "
+                f"{waiter.label}, which is done when the job is: it runs while the job still runs, and also "
+                "when the "
                 "job fails.",
                 before=_dependency(dag_file, edge.up, edge.down),
                 after=_dependency(dag_file, waiter, edge.down),
@@ -95,8 +103,8 @@ def callback_on_submit(dag_file: DagFile) -> Iterator[Report]:
             yield Report(
                 value,
                 f"{name} of {submit.label} {what}. Put it on {waiter.label} (line {waiter.call.lineno}).",
-                before=f"{name}={suggest.value(value)}  # on {submit.label}",
-                after=f"{name}={suggest.value(value)}  # on {waiter.label}",
+                before=f"{name}={suggest.code(dag_file, value)}  # on {submit.label}",
+                after=f"{name}={suggest.code(dag_file, value)}  # on {waiter.label}",
                 related=(submit.call.lineno, waiter.call.lineno),
             )
 
@@ -111,7 +119,7 @@ def downstream_of_unwatched_job(dag_file: DagFile) -> Iterator[Report]:
     watched = {split.submit for split in splits(dag_file)}
     for task in dag_file.tasks.all:
         known = catalog.SUBMITTERS.get(task.name)
-        if known is None or known.cluster or task in watched or task.is_taskflow:
+        if known is None or task in watched or task.is_taskflow:
             continue
         if not leaves_at_once(dag_file, task) or _used_by_unknown(dag_file, task):
             continue
@@ -125,7 +133,8 @@ def downstream_of_unwatched_job(dag_file: DagFile) -> Iterator[Report]:
         yield Report(
             task.call,
             f"{task.label} does not wait for its {known.service} job and nothing in this file does: {names} "
-            f"{'run' if len(followers) > 1 else 'runs'} when the job is accepted, and a failed job leaves the Dag green.",
+            f"{'run' if len(followers) > 1 else 'runs'} when the job is accepted, and a failed job leaves "
+            "the Dag green.",
             before=suggest.call_lines(dag_file, task.call),
             after=suggest.task_call(dag_file, task, change=_waiting(known, deferrable=False)),
             related=tuple(follower.call.lineno for follower in followers),
@@ -135,8 +144,7 @@ def downstream_of_unwatched_job(dag_file: DagFile) -> Iterator[Report]:
 def _by_submit(dag_file: DagFile) -> dict[Task, list[Task]]:
     found: dict[Task, list[Task]] = {}
     for split in splits(dag_file):
-        if split.known is None or not split.known.cluster:
-            found.setdefault(split.submit, []).append(split.waiter)
+        found.setdefault(split.submit, []).append(split.waiter)
     return found
 
 
@@ -161,16 +169,18 @@ def _advice(dag_file: DagFile, split: Split, evidence: Evidence) -> str:
     if known is None:
         return _hand_written_advice(dag_file, split, evidence)
     if evidence == "triggerer" and known.deferrable:
-        text = f"This file defers already, so a triggerer runs: one task with deferrable=True{switch} frees the worker too"
+        text = "This file defers already, so a triggerer runs: one task with "
+        text += f"deferrable=True{switch} frees the worker as well"
         if known.defer_needs_wait:
             text += f" ({known.switch} off would skip the deferral)"
         return text + (f"; this package's {ours[1]} is durable there as well." if ours else ".")
     if evidence == "reschedule":
-        text = "The sensor frees its slot between polls, so the split is a fair choice where worker slots are scarce"
+        text = "The sensor frees its slot between polls: a fair choice where worker slots are scarce"
         text += f'; this package\'s {ours[1]} with mode="reschedule" does it in one task' if ours else ""
         text += f", and with a triggerer so does deferrable=True{switch}" if known.deferrable else ""
         return text + ". If you keep it, let everything hang on the sensor."
-    text = f"A poking sensor holds a worker slot anyway, so one task that waits itself{switch.replace(' and', ' with')}"
+    by_switch = switch.replace(" and", " with")
+    text = f"A poking sensor holds a worker slot anyway, so one task that waits itself{by_switch}"
     if dag_file.target.has_stores and (known.durable or ours):
         text += " costs no more, and durable=True reconnects it after a crash"
     else:
@@ -182,14 +192,15 @@ def _advice(dag_file: DagFile, split: Split, evidence: Evidence) -> str:
 
 def _hand_written_advice(dag_file: DagFile, split: Split, evidence: Evidence) -> str:
     if evidence == "reschedule":
-        return "The sensor frees its slot between polls: a fair choice where slots are scarce, if all else hangs on it."
+        return "The sensor frees its slot between polls: a fair choice where worker slots are scarce."
     one = (
         "an operator on ResumableJobMixin"
         if dag_file.target.has_stores
         else "one task that submits and waits"
     )
     return (
-        f"As {one} it is one task with the job's own result; keep the split only where worker slots are scarce, and "
+        f"As {one} it is one task with the job's own result; keep the split only where worker slots are "
+        "scarce, and "
         'then with mode="reschedule" on the sensor.'
     )
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from airflow_provider_durable.review.model import catalog
+from airflow_provider_durable.review.model.catalog import Submitter
 from airflow_provider_durable.review.model.values import UNKNOWN
 from airflow_provider_durable.review.rules import words
 from airflow_provider_durable.review.rules.reconnect import is_submit
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_durable.review.dagfile import DagFile
-    from airflow_provider_durable.review.model.catalog import Submitter
     from airflow_provider_durable.review.model.scopes import FunctionNode
     from airflow_provider_durable.review.model.tasks import Task
 
@@ -25,6 +25,7 @@ _CUSTOM_SUBMIT = re.compile(
     r"(Submit|StartExecution|StartJob|StartRun|RunJob|TriggerJob|TriggerRun|AddSteps)\w*Operator$"
 )
 _CUSTOM_WAIT = re.compile(r"(Wait|Poll|Watch|Monitor)\w*Operator$")
+_WAITS = re.compile(r"wait_(for|until|on)|poll_until|wait$")
 _VARIABLE = re.compile(r"var\.(?:value|json)\.(?:get\(\s*['\"])?(\w+)")
 _WHOLE_FUNCTION = ("", "op_kwargs", "op_args", "templates_dict", "params")
 
@@ -52,7 +53,7 @@ def splits(dag_file: DagFile) -> tuple[Split, ...]:
             continue
         for producer, node in _jobs_watched(dag_file, waiter):
             if producer is not waiter and leaves_at_once(dag_file, producer, watched=True):
-                known = catalog.SUBMITTERS.get(producer.name)
+                known = catalog.SUBMITTERS.get(producer.name) or _by_switch(dag_file, producer)
                 found.setdefault((producer, waiter), Split(producer, waiter, known, node))
     return tuple(found.values())
 
@@ -75,16 +76,16 @@ def body_of(dag_file: DagFile, task: Task) -> FunctionNode | None:
 
 def polls(dag_file: DagFile, function: FunctionNode) -> bool:
     """Whether a function asks for a state in a loop, or calls something named ``wait...``."""
-    for node in ast.walk(function):
-        if isinstance(node, (ast.While, ast.For)):
-            names = [_method(call) for call in ast.walk(node) if isinstance(call, ast.Call)]
-            if "sleep" in names and any(catalog.asks(name) for name in names):
-                return True
-        elif isinstance(node, ast.Call) and re.match(
-            r"(wait_(for|until|on)|poll_until|wait$)", _method(node)
-        ):
-            return True
-    return False
+    calls = dag_file.calls_in(function)
+    if any(_WAITS.match(_method(call)) for call in calls):
+        return True
+    if not any(_method(call) == "sleep" for call in calls):
+        return False
+    return any(
+        catalog.asks(_method(call))
+        for call in calls
+        if any(isinstance(outer, (ast.While, ast.For)) for outer in dag_file.tree.ancestors(call))
+    )
 
 
 def leaves_at_once(dag_file: DagFile, task: Task, *, watched: bool = False) -> bool:
@@ -93,6 +94,9 @@ def leaves_at_once(dag_file: DagFile, task: Task, *, watched: bool = False) -> b
     :param watched: another task waits for its job, which decides where provider versions differ.
     """
     known = catalog.SUBMITTERS.get(task.name)
+    if known is not None and known.cluster:
+        # What waits for a cluster waits for it to come up; its work is submitted by other tasks.
+        return False
     if known is not None and not task.is_taskflow:
         return _known_leaves(dag_file, task, known, watched)
     function = body_of(dag_file, task)
@@ -117,6 +121,14 @@ def switched_off(dag_file: DagFile, task: Task, known: Submitter) -> bool | None
     return value is known.inverted if isinstance(value, bool) else None
 
 
+def _by_switch(dag_file: DagFile, task: Task) -> Submitter | None:
+    """What an operator that the catalog does not know says of itself by the wait switch it is given."""
+    for switch, inverted in catalog.WAIT_SWITCHES.items():
+        if not task.is_taskflow and dag_file.tasks.constant(task, switch) is inverted:
+            return Submitter("the service", switch, inverted, deferrable=False)
+    return None
+
+
 def _known_leaves(dag_file: DagFile, task: Task, known: Submitter, watched: bool) -> bool:
     off = switched_off(dag_file, task, known)
     deferrable = dag_file.tasks.constant(task, "deferrable")
@@ -134,7 +146,12 @@ def _known_leaves(dag_file: DagFile, task: Task, known: Submitter, watched: bool
 def _jobs_watched(dag_file: DagFile, waiter: Task) -> Iterator[tuple[Task, ast.AST]]:
     for reference in dag_file.xcoms.references(waiter):
         parameter = reference.parameter
-        if parameter in _WHOLE_FUNCTION or parameter in catalog.JOB_PARAMETERS or words.is_job_id(parameter) or waiter.is_taskflow:
+        if (
+            parameter in _WHOLE_FUNCTION
+            or parameter in catalog.JOB_PARAMETERS
+            or words.is_job_id(parameter)
+            or waiter.is_taskflow
+        ):
             yield reference.producer, reference.node
     for key, node in _variables_read(dag_file, waiter):
         for variable in dag_file.stores.variables:

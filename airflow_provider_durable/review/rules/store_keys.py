@@ -30,7 +30,8 @@ def key_with_dot_or_slash(dag_file: DagFile) -> Iterator[Report]:
             after = f'{ast.unparse(store.call.func)}("{suggest.identifier(text, "key")}", ...)'
         yield Report(
             store.key,
-            f"The key {suggest.value(store.key)} contains a dot or a slash. Keys become part of a path and of names in "
+            f"The key {suggest.code(dag_file, store.key)} contains a dot or a slash. Keys become part of a "
+            "path and of names in "
             "the store's backend; keep them short words with underscores.",
             before=suggest.call_statement(dag_file, store.call) if after else None,
             after=after,
@@ -63,8 +64,10 @@ def mapped_tasks_one_asset_key(dag_file: DagFile) -> Iterator[Report]:
         )
         yield Report(
             store.call,
-            f"{function.name} is mapped, and all of its indexes write {suggest.value(store.key)} of the same asset: the "
-            "last one to finish wins. Put what tells the indexes apart into the key, or let one task behind them write.",
+            f"{function.name} is mapped, and all of its indexes write {suggest.code(dag_file, store.key)} "
+            "of the same asset: the "
+            "last one to finish wins. Put what tells the indexes apart into the key, or let one task behind "
+            "them write.",
             before=suggest.call_statement(dag_file, store.call),
             after=after,
         )
@@ -82,10 +85,11 @@ def clear_in_mapped_task(dag_file: DagFile) -> Iterator[Report]:
         if function is None or store.method != "clear":
             continue
         what = (
-            f"{function.name} is mapped: clear() removes the state of the index that runs, not that of the others. To "
+            f"{function.name} is mapped: clear() removes the state of the index that runs, not that of the "
+            "others. To "
             "clear them all, use Airflow's command line or API from a task behind them."
             if store.kind == "task"
-            else f"{function.name} is mapped: clear() removes every key of the asset, with what other indexes wrote."
+            else f"{function.name} is mapped: clear() removes all keys of the asset, the other indexes' too."
         )
         yield Report(store.call, what, before=suggest.call_statement(dag_file, store.call))
 
@@ -97,24 +101,27 @@ def clear_in_mapped_task(dag_file: DagFile) -> Iterator[Report]:
 )
 def asset_store_from_context(dag_file: DagFile) -> Iterator[Report]:
     """``context["asset_state_store"]`` in a task function."""
+    if "asset_state_store" not in dag_file.source.text:
+        return
     for node in ast.walk(dag_file.source.tree):
-        if (
-            not isinstance(node, (ast.Subscript, ast.Call))
-            or dag_file.stores.context_entry(node) != "asset_state_store"
-        ):
+        if not isinstance(node, (ast.Subscript, ast.Call)):
+            continue
+        if dag_file.stores.context_entry(node) != "asset_state_store":
             continue
         function = dag_file.tree.function_of(node)
         holder = node.value if isinstance(node, ast.Subscript) else None
         if function is None or dag_file.tree.class_of(function) is not None or isinstance(holder, ast.Call):
-            # An operator's execute(context) has no other way, and neither has a helper that asks for the context.
+            # An operator's execute(context) has no other way, nor has a helper that asks for the context.
             continue
         if function not in dag_file.tasks.task_functions and not dag_file.tasks_running(function):
             continue
         names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
         yield Report(
             node,
-            "asset_state_store is only in the context of a task with inlets or outlets, and looking it up there fails "
-            f"for the others at run time. Declare it as a parameter: {function.name}(..., asset_state_store=None).",
+            "asset_state_store is only in the context of a task with inlets or outlets, and looking it up "
+            "there fails "
+            f"for the others at run time. Declare it as a parameter: {function.name}(..., "
+            "asset_state_store=None).",
             before=f"{suggest.lines(dag_file, function.lineno, function.lineno)}\n"
             f"    {suggest.call_statement(dag_file, node).strip()}",
             after=f"def {function.name}({', '.join([*names, 'asset_state_store=None'])}):",
@@ -137,7 +144,7 @@ def _varies(dag_file: DagFile, node: ast.expr, function: FunctionNode) -> bool:
                 continue
             if binding.kind in ("param", "loop", "with") and binding.scope.node is function:
                 return True
-            if binding.scope.node is function and binding.value is not None and binding.value is not node:
-                if _varies(dag_file, binding.value, function):
-                    return True
+            value = binding.value if binding.scope.node is function else None
+            if value is not None and value is not node and _varies(dag_file, value, function):
+                return True
     return False

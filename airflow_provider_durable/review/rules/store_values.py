@@ -89,11 +89,12 @@ def store_none(dag_file: DagFile) -> Iterator[Report]:
         if not any(isinstance(branch, ast.Constant) and branch.value is None for branch in branches):
             continue
         holder = ast.unparse(store.call.func).rsplit(".", 1)[0]
-        key = suggest.value(store.key) if store.key is not None else "..."
+        key = suggest.code(dag_file, store.key) if store.key is not None else "..."
         always = not isinstance(value, ast.IfExp)
         yield Report(
             store.call,
-            f"The store raises ValueError for None{'' if always else ', which this value can be'}. A key that is not there "
+            f"The store raises ValueError for None{'' if always else ', which this value can be'}. A key "
+            "that is not there "
             "already reads as None: delete it instead.",
             before=suggest.call_statement(dag_file, store.call),
             after=f"{holder}.delete({key})" if always else None,
@@ -115,11 +116,12 @@ def store_not_json(dag_file: DagFile) -> Iterator[Report]:
         text = "as text: .isoformat()" if what.startswith(("a date",)) else "in a form that JSON has"
         after = None
         if what.startswith("a date") and store.value is node and isinstance(node, ast.Call):
-            key = suggest.value(store.key) if store.key is not None else "..."
+            key = suggest.code(dag_file, store.key) if store.key is not None else "..."
             after = f"{ast.unparse(store.call.func)}({key}, {_aware(dag_file, node)}.isoformat())"
         yield Report(
             store.call,
-            f"The value is {what}, and the stores take JSON only (str, int, float, bool, list, dict). Store it {text}.",
+            f"The value is {what}, and the stores take JSON only (str, int, float, bool, list, dict). Store "
+            f"it {text}.",
             before=suggest.call_statement(dag_file, store.call),
             after=after,
         )
@@ -133,9 +135,10 @@ def naive_watermark(dag_file: DagFile) -> Iterator[Report]:
             if isinstance(node, ast.Call) and _is_naive(dag_file, node):
                 yield Report(
                     store.call,
-                    f"{suggest.value(node)} has no timezone, and a reader in another one takes it for another time. Store "
+                    f"{suggest.code(dag_file, node)} has no timezone, and a reader in another one takes it "
+                    "for another time. Store "
                     "datetime.now(tz=timezone.utc).isoformat().",
-                    before=suggest.value(node),
+                    before=suggest.code(dag_file, node),
                     after="datetime.now(tz=timezone.utc)",
                     related=(node.lineno,),
                 )
@@ -154,8 +157,10 @@ def store_large_payload(dag_file: DagFile) -> Iterator[Report]:
         if what is not None:
             yield Report(
                 store.call,
-                f"The value is {what}. The stores are rows in Airflow's database, {MAX_BYTES // 1024} KB each by default: "
-                "write the data to object storage and store its place, or configure a state store backend for it.",
+                f"The value is {what}. The stores are rows in Airflow's database, {MAX_BYTES // 1024} KB "
+                "each by default: "
+                "write the data to object storage and store its place, or configure a state store backend "
+                "for it.",
                 before=suggest.call_statement(dag_file, store.call),
             )
 
@@ -168,7 +173,8 @@ def store_secret(dag_file: DagFile) -> Iterator[Report]:
         if what is not None:
             yield Report(
                 store.call,
-                f"{what} goes into the state store, where everyone who may see the task's or asset's state can read it. "
+                f"{what} goes into the state store, where everyone who may see the task's or asset's state "
+                "can read it. "
                 "Keep secrets in a Connection or a secrets backend, and fetch them anew in each try.",
                 before=suggest.call_statement(dag_file, store.call),
             )
@@ -266,7 +272,7 @@ def _made_aware(dag_file: DagFile, call: ast.Call) -> bool:
 
 
 def _aware(dag_file: DagFile, call: ast.Call) -> str:
-    return "datetime.now(tz=timezone.utc)" if _is_naive(dag_file, call) else suggest.value(call)
+    return "datetime.now(tz=timezone.utc)" if _is_naive(dag_file, call) else suggest.code(dag_file, call)
 
 
 def _large(dag_file: DagFile, node: ast.expr | None) -> str | None:
@@ -297,17 +303,43 @@ def _secret(dag_file: DagFile, store: StoreCall) -> str | None:
     key = dag_file.values.text(store.key)
     if key is not None and words.is_secret(key):
         return f"'{key}'"
-    for node in _parts(dag_file, store.value):
-        if isinstance(node, ast.Attribute) and words.is_secret(node.attr) and isinstance(node.ctx, ast.Load):
-            return f"{suggest.value(node)}"
-        if isinstance(node, ast.Name) and words.is_secret(node.id):
-            return f"'{node.id}'"
-        if isinstance(node, ast.Subscript):
+    for node in _carried(dag_file, store.value):
+        name: object = None
+        if isinstance(node, ast.Name):
+            name = node.id
+        elif isinstance(node, ast.Attribute):
+            name = node.attr
+        elif isinstance(node, ast.Subscript):
             name = dag_file.values.constant(node.slice)
-            if isinstance(name, str) and words.is_secret(name):
-                return f"'{name}'"
-        if isinstance(node, ast.Call) and node.args and "get" in ast.unparse(node.func):
+        elif isinstance(node, ast.Call) and node.args:
             name = dag_file.values.constant(node.args[0])
-            if isinstance(name, str) and words.is_secret(name):
-                return f"'{name}'"
+        if isinstance(name, str) and words.is_secret(name):
+            return suggest.code(dag_file, node)
     return None
+
+
+def _carried(dag_file: DagFile, node: ast.expr | None, steps: int = 0) -> Iterator[ast.expr]:
+    """The expressions whose values are in a value: what is only handed to a call is not."""
+    if node is None or steps > MAX_STEPS:
+        return
+    inner: list[ast.expr | None] = []
+    if isinstance(node, ast.Dict):
+        inner = list(node.values)
+    elif isinstance(node, (ast.List, ast.Tuple)):
+        inner = list(node.elts)
+    elif isinstance(node, ast.JoinedStr):
+        inner = [piece.value for piece in node.values if isinstance(piece, ast.FormattedValue)]
+    elif isinstance(node, ast.Call) and not _looks_up(dag_file, node):
+        # str(x), json.dumps(x): another form of the same.
+        inner = list(node.args) if dag_file.qualified(node.func) in ("str", "json.dumps") else []
+    else:
+        yield node
+        target = _resolved(dag_file, node)
+        inner = [target] if target is not node else []
+    for item in inner:
+        yield from _carried(dag_file, item, steps + 1)
+
+
+def _looks_up(dag_file: DagFile, call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else dag_file.qualified(call.func)
+    return catalog.leaf(name).startswith("get")

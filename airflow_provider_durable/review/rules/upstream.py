@@ -60,13 +60,15 @@ def durable_counterpart(dag_file: DagFile) -> Iterator[Report]:
 def _message(dag_file: DagFile, name: str, where: str) -> str:
     if dag_file.target.has_stores:
         return (
-            f"{name} (used in {where}) has a durable counterpart with the same name and parameters: after a crash "
+            f"{name} (used in {where}) has a durable counterpart with the same name and parameters: after a "
+            "crash "
             "it finds the job that the earlier try started, also in deferrable mode and when the try died "
             'between submitting and storing the id, and mode="reschedule" frees the worker while it waits.'
         )
     return (
         f"{name} (used in {where}) has a durable counterpart with the same name and parameters. On "
-        f"{dag_file.target} it submits again after a crash like the upstream one; it reconnects from Airflow 3.3 on. "
+        f"{dag_file.target} it submits again after a crash like the upstream one; it reconnects from "
+        "Airflow 3.3 on. "
         "Until then, give the job an id of your own that the service refuses to run twice, where it has one."
     )
 

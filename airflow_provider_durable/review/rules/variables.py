@@ -60,7 +60,7 @@ def variable_as_watermark(dag_file: DagFile) -> Iterator[Report]:
         if not _names_watermark(write) or (function, write.identity) in seen:
             continue
         seen.add((function, write.identity))
-        value = suggest.value(write.value) if write.value is not None else "..."
+        value = suggest.code(dag_file, write.value) if write.value is not None else "..."
         parameters = [arg.arg for arg in (*function.args.args, *function.args.kwonlyargs)]
         hint = "" if "asset_state_store" in parameters else "  # parameter: asset_state_store=None"
         shown = dag_file.target.has_stores
@@ -113,29 +113,34 @@ def _state_message(dag_file: DagFile, write: VariableCall, reads: list[VariableC
     lines = ", ".join(str(read.call.lineno) for read in reads)
     read_in = f", read in line {lines}," if reads else ""
     start = (
-        f"Variable {write.shown}{read_in} holds state that this task writes: Variables are global, so another run, "
+        f"Variable {write.shown}{read_in} holds state that this task writes: Variables are global, so "
+        "another run, "
         "another mapped index or a backfill reads and overwrites the same value. "
     )
     if dag_file.target.has_stores:
         return start + (
-            "If it is for this task's own retries, keep it in task_state_store; if the next run goes on from it, "
+            "If it is for this task's own retries, keep it in task_state_store; if the next run goes on "
+            "from it, "
             "in asset_state_store."
         )
     return start + (
-        f"{dag_file.target} has no task_state_store (3.3 has): keep it where the data goes, in the same transaction, "
+        f"{dag_file.target} has no task_state_store (3.3 has): keep it where the data goes, in the same "
+        "transaction, "
         "or put dag_id, run_id and task_id into the key and make the step safe to repeat."
     )
 
 
 def _watermark_message(dag_file: DagFile, write: VariableCall) -> str:
     start = (
-        f"Variable {write.shown} is a watermark: any Dag or task can overwrite it, runs that overlap do, and nothing "
+        f"Variable {write.shown} is a watermark: any Dag or task can overwrite it, runs that overlap do, "
+        "and nothing "
         "ties it to the data it speaks of. "
     )
     if dag_file.target.has_stores:
         return start + "Keep it in asset_state_store, under the asset that this task produces."
     return start + (
-        f"{dag_file.target} has no asset_state_store (3.3 has): keep it in the target itself, written in the same "
+        f"{dag_file.target} has no asset_state_store (3.3 has): keep it in the target itself, written in "
+        "the same "
         "transaction as the data, or derive the interval from the run (data_interval_start)."
     )
 
@@ -154,16 +159,18 @@ def _as_task_state(
         written = ast.get_source_segment(dag_file.source.text, call.call)
         if written is None or written not in after:
             return before, None
-        after = after.replace(written, _store_call(call, f'{holder}["task_state_store"]'))
+        after = after.replace(written, _store_call(dag_file, call, f'{holder}["task_state_store"]'))
     return before, after
 
 
-def _store_call(call: VariableCall, store: str) -> str:
-    key = suggest.value(call.key)
+def _store_call(dag_file: DagFile, call: VariableCall, store: str) -> str:
+    key = suggest.code(dag_file, call.key)
     if call.text is not None and HOLE not in call.text:
         key = f'"{suggest.identifier(call.text, "state")}"'
     if call.method in _WRITES:
-        return f"{store}.set({key}, {suggest.value(call.value) if call.value is not None else '...'})"
+        return (
+            f"{store}.set({key}, {suggest.code(dag_file, call.value) if call.value is not None else '...'})"
+        )
     named = {keyword.arg: keyword.value for keyword in call.call.keywords}
     default = (
         named.get("default_var")
@@ -171,7 +178,7 @@ def _store_call(call: VariableCall, store: str) -> str:
         or (call.call.args[1] if len(call.call.args) > 1 else None)
     )
     return (
-        f"{store}.get({key}, default={suggest.value(default)})"
+        f"{store}.get({key}, default={suggest.code(dag_file, default)})"
         if default is not None
         else f"{store}.get({key})"
     )

@@ -31,8 +31,10 @@ def needs_newer_airflow(dag_file: DagFile) -> Iterator[Report]:
         if durable is not None and dag_file.values.constant(durable) is True:
             yield Report(
                 durable,
-                f"durable=True has no effect on {dag_file.target}: {task.label} submits a new job on every retry. It "
-                "reconnects from Airflow 3.3 on. Until then, waiting in the triggerer (deferrable=True with the "
+                f"durable=True has no effect on {dag_file.target}: {task.label} submits a new job on every "
+                "retry. It "
+                "reconnects from Airflow 3.3 on. Until then, waiting in the triggerer (deferrable=True with "
+                "the "
                 "operator's wait switch on) keeps a worker's death from mattering while the job runs.",
                 Level.NOTE,
             )
@@ -48,7 +50,8 @@ def _imports(dag_file: DagFile) -> Iterator[Report]:
             if alias.name == "ResumableJobMixin":
                 yield Report(
                     alias,
-                    f"{dag_file.target} has no ResumableJobMixin: this import fails. This package's runs on both: "
+                    f"{dag_file.target} has no ResumableJobMixin: this import fails. This package's runs on "
+                    "both: "
                     "it submits on every retry below 3.3 and reconnects from 3.3 on.",
                     before=f"from {node.module} import ResumableJobMixin",
                     after=f"from {catalog.PACKAGE} import ResumableJobMixin",
@@ -68,13 +71,15 @@ def _store_uses(dag_file: DagFile) -> Iterator[Report]:
             continue
         seen.add((function, name))
         keep = (
-            "keep the cursor where the data goes, in the transaction that writes it, or make the step safe to repeat"
+            "keep the cursor where the data goes, in the transaction that writes it, or make the step safe "
+            "to repeat"
             if call.kind == "task"
-            else "keep the watermark next to the data: in a table of the target, written in the same transaction"
+            else "keep the watermark next to the data, written in the same transaction"
         )
         yield Report(
             call.call,
-            f"{dag_file.target} has no {name}: it is not in the context, so this task fails or runs without state. "
+            f"{dag_file.target} has no {name}: it is not in the context, so this task fails or runs without "
+            "state. "
             f"It came with 3.3. Until then, {keep}.",
             before=suggest.before(dag_file, call.call),
         )

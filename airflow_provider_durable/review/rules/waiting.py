@@ -1,4 +1,4 @@
-"""DUR210 to DUR231: switches that contradict each other, sensors that hold slots, durability without retries."""
+"""DUR210 to DUR231: contradicting switches, sensors that hold slots, durability without retries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def deferrable_against_wait(dag_file: DagFile) -> Iterator[Report]:
                 effect = "one of them does not do what it says"
             yield Report(
                 task.call,
-                f"{task.label} has deferrable=True and {off}{origin}: {effect}. Say {on}, or drop deferrable=True.",
+                f"{task.label} has deferrable=True and {off}{origin}: {effect}. Say {on}, or drop "
+                "deferrable=True.",
                 before=suggest.call_lines(dag_file, task.call),
                 after=suggest.task_call(
                     dag_file, task, change={"deferrable": "True", switch: str(not inverted)}
@@ -68,10 +69,11 @@ def deferrable_without_wait(dag_file: DagFile) -> Iterator[Report]:
         if switch in task.params or task.opaque:
             continue
         message = (
-            f"{task.label} defers only while {switch} is on, which is the default here; say so next to deferrable=True, "
+            f"{task.label} defers only while {switch} is on, which is the default here; say so next to "
+            "deferrable=True, "
             "so that neither default_args nor an edit turns it into a task that does not wait."
             if waits
-            else f"{task.label} has deferrable=True, but {switch} is off by default and it only defers to wait: the task "
+            else f"{task.label} has deferrable=True, but {switch} is off by default, so it does not defer: it "
             f"is green at once. Add {switch}=True."
         )
         yield Report(
@@ -99,8 +101,10 @@ def long_wait_in_poke_mode(dag_file: DagFile) -> Iterator[Report]:
         decorated = task.function is not None
         yield Report(
             dag_file.tasks.decorator(task.function) if task.function is not None else task.call,
-            f'{task.label} pokes and {reason}: it holds a worker slot all that time. mode="reschedule" frees the slot '
-            "between polls, deferrable=True (where the sensor has it, and a triggerer runs) frees it altogether.",
+            f'{task.label} pokes and {reason}: it holds a worker slot all that time. mode="reschedule" '
+            "frees the slot "
+            "between polls, deferrable=True (where the sensor has it, and a triggerer runs) frees it "
+            "altogether.",
             before=None if decorated else suggest.call_lines(dag_file, task.call),
             after=None if decorated else suggest.task_call(dag_file, task, change={"mode": '"reschedule"'}),
         )
@@ -123,7 +127,8 @@ def durable_without_retries(dag_file: DagFile) -> Iterator[Report]:
         origin = " (from default_args)" if task.params["retries"].origin != "own" else ""
         yield Report(
             task.call,
-            f"{task.label} is durable but has retries=0{origin}: after a crash nothing comes back to the job. Give it a "
+            f"{task.label} is durable but has retries=0{origin}: after a crash nothing comes back to the "
+            "job. Give it a "
             "retry; with the same job to go back to, a retry costs no second run.",
             before=suggest.call_lines(dag_file, task.call),
             after=suggest.task_call(dag_file, task, change={"retries": "2"}),
@@ -153,7 +158,8 @@ def durable_switched_off(dag_file: DagFile) -> Iterator[Report]:
 def _switched_off(node: ast.AST, what: str) -> Report:
     return Report(
         node,
-        f"{what} turns crash recovery off: a retry runs the job a second time. It is meant for tests, and for services "
+        f"{what} turns crash recovery off: a retry runs the job a second time. It is meant for tests, and "
+        "for services "
         "that refuse a second job themselves; if it is that, say so with '# noqa: DUR231' and the reason.",
     )
 

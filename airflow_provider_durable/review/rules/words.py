@@ -11,7 +11,7 @@ _WATERMARK = re.compile(
     r"|last_?(successful_?|success_?)?(processed|process|run|update|updated|load|loaded|sync|synced|extract|extracted"
     r"|ingest|ingested|modified|seen|fetch|fetched|import|imported|export|exported|pull|pulled|read|execution|executed)"
     r"|last_?(date|time|timestamp|ts|datetime|offset|id|row|record|key|block|value)"
-    r"|(max|latest|newest|previous|prev)_\w*(date|time|timestamp|ts|datetime|offset|block)(_|$)|(^|_)since(_|$)"
+    r"|(max|latest|newest|most_recent|previous|prev)_\w*(date|time|timestamp|ts|datetime|offset|block)(_|$)|(^|_)since(_|$)"
 )
 _STATE = re.compile(
     r"cursor|checkpoint|(^|_)(offset|progress|position|page|next_page|page_token|retry_count|attempt|attempts)(_|$)"
