@@ -18,7 +18,13 @@ from airflow_provider_durable.triggers.base import JobTrigger
 from airflow_provider_durable.triggers.service import JobService, RequestRejectedError
 
 with requires_extra("amazon"):
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ParamValidationError
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        EndpointConnectionError,
+        HTTPClientError,
+        ParamValidationError,
+    )
 
     from airflow_provider_durable.services import aws_batch
 
@@ -118,7 +124,7 @@ class BatchJobs(JobService):
         except ParamValidationError as error:
             raise RequestRejectedError(str(error)) from error
         except BotoCoreError as error:
-            if not isinstance(error, HTTPClientError):
+            if not isinstance(error, (HTTPClientError, EndpointConnectionError)):
                 # No credentials, or they could not be refreshed.
                 self._forget(client)
             raise

@@ -21,10 +21,11 @@ with requires_extra("google"):
 
     from airflow_provider_durable.services import bigquery
     from airflow_provider_durable.services.bigquery import Place
-    from airflow_provider_durable.services.bigquery_jobs import VISIBLE_AFTER, BigQueryJobs
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
+
+    from airflow_provider_durable.services.bigquery_jobs import BigQueryJobs
 
 
 class BigQueryJobService(JobService):
@@ -38,7 +39,7 @@ class BigQueryJobService(JobService):
 
     # jobs.get takes one id, and jobs.list none.
     ids_per_request = 1
-    visible_after = VISIBLE_AFTER
+    visible_after = bigquery.VISIBLE_AFTER
 
     def __init__(
         self, gcp_conn_id: str, impersonation_chain: str | Sequence[str] | None, place: Place
@@ -62,6 +63,8 @@ class BigQueryJobService(JobService):
                 # Here and not above: seconds of imports, which would stall the triggerer's loop.
                 from airflow.providers.google.cloud.hooks.bigquery import BigQueryHook
 
+                from airflow_provider_durable.services.bigquery_jobs import BigQueryJobs
+
                 hook = BigQueryHook(
                     gcp_conn_id=self._gcp_conn_id,
                     impersonation_chain=self._chain,
@@ -78,17 +81,15 @@ class BigQueryJobService(JobService):
                 self._jobs = None
 
     def ask(self, external_ids: Sequence[JsonValue]) -> dict[JsonValue, str]:
-        """Send jobs.get for each job."""
-        jobs, statuses = self.jobs(), {}
-        for job_id in external_ids:
-            try:
-                statuses[job_id] = bigquery.status_of(jobs.get(str(job_id), self._place))
-            except NotFound:
-                continue
-            except (Forbidden, GoogleAuthError, Unauthorized):
-                self._forget(jobs)
-                raise
-        return statuses
+        """Send jobs.get."""
+        jobs = self.jobs()
+        try:
+            return {name: bigquery.status_of(jobs.get(str(name), self._place)) for name in external_ids}
+        except NotFound:
+            return {}
+        except (Forbidden, GoogleAuthError, Unauthorized):
+            self._forget(jobs)
+            raise
 
     def is_active(self, status: str) -> bool:
         """Return whether a job of this status has not ended."""
@@ -110,7 +111,7 @@ class BigQueryJobService(JobService):
 
 class BigQueryJobTrigger(JobTrigger):
     """
-    Waits for the end of a BigQuery job. Its event also has the job's ``job_id``, ``project_id``, ``location``.
+    Waits for the end of a BigQuery job. Its event also has ``job_id``, ``project_id`` and ``location``.
 
     :param job_id: the job's id
     :param project_id: the project that it runs in

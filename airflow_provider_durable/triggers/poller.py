@@ -81,7 +81,7 @@ class Subscription:
         self.interval = interval
         self.error_window = error_window
         #: The job's last status; None if the service does not know it; why nobody can say.
-        self.ended: asyncio.Future[str | None | StatusUnavailableError] = loop.create_future()
+        self.ended: asyncio.Future[str | StatusUnavailableError | None] = loop.create_future()
         self.asked = float("-inf")
         self.due = loop.time() + min(interval, GATHER_SECONDS)
         self.in_flight = False
@@ -354,7 +354,7 @@ class Poller:
             subscription.in_flight = False
         return [s for s in request.subscriptions if s in self._subscriptions]
 
-    def _end(self, subscription: Subscription, result: str | None | StatusUnavailableError) -> None:
+    def _end(self, subscription: Subscription, result: str | StatusUnavailableError | None) -> None:
         self._subscriptions.discard(subscription)
         if not subscription.ended.done():
             subscription.ended.set_result(result)

@@ -7,17 +7,21 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.triggers.virtual import FakeService, run, virtual_requests
 
 from airflow_provider_durable.resumable import ServiceThrottledError, StatusUnavailableError
 from airflow_provider_durable.triggers import poller as poller_module
-from airflow_provider_durable.triggers.poller import Subscription, shared_poller
+from airflow_provider_durable.triggers.poller import shared_poller
 from airflow_provider_durable.triggers.service import RequestRejectedError
+from unit.triggers.virtual import FakeService, run, virtual_requests
+
+if TYPE_CHECKING:
+    from airflow_provider_durable.triggers.poller import Subscription
 
 FOREVER = 1e9
 
@@ -141,7 +145,7 @@ def test_an_end_is_reported_within_an_interval(
     for number, (start, end, interval) in enumerate(jobs):
         assert reported[number] <= max(start, end) + interval + requests + 1e-6
         asked = [start, *service.asked(str(number))]
-        assert all(after - before <= interval + requests + 1e-6 for before, after in zip(asked, asked[1:]))
+        assert all(after - before <= interval + requests + 1e-6 for before, after in pairwise(asked))
 
 
 def test_a_slow_request_delays_no_other() -> None:
@@ -206,7 +210,11 @@ def test_a_bad_id_harms_no_other(bad: list[str]) -> None:
         await subscriptions["job-50"].ended
         reported = asyncio.get_running_loop().time()
         await asyncio.sleep(90)
-        return reported, [job for job, s in subscriptions.items() if s.ended.done() and s.ended.exception()]
+        return reported, [
+            job
+            for job, s in subscriptions.items()
+            if s.ended.done() and isinstance(s.ended.result(), Exception)
+        ]
 
     reported, failed = run(main)
     assert reported <= 40.0
@@ -231,31 +239,46 @@ def test_ids_are_not_blamed_for_a_service_that_refuses_everything() -> None:
     assert [len(ids) for _, ids in service.requests[-1:]] == [100]
 
 
-def test_a_failed_request_harms_no_other() -> None:
-    failing = {f"job-{n}" for n in range(100)}
-
+def test_a_job_whose_requests_always_fail_harms_no_other() -> None:
     def plan(_: int, ids: Sequence[str]) -> None:
-        if failing & set(ids):
+        if "job-7" in ids:
             raise ConnectionError("reset")
 
-    service = running(100, plan=plan)
+    service = running(250, plan=plan)
+    service.ends["job-8"] = 30.0
 
     async def main() -> tuple[float, list[Subscription]]:
-        first = subscribe(service)
-        await asyncio.sleep(1.5)
-        service.ends["other"] = 30.0
-        await shared_poller(service).subscribe("other", 10.0, 600.0).ended
+        subscriptions = {s.external_id: s for s in subscribe(service, window=60.0)}
+        await subscriptions["job-8"].ended
         reported = asyncio.get_running_loop().time()
-        assert not any(subscription.ended.done() for subscription in first)
-        failing.clear()
-        for job in service.ends:
-            service.ends[job] = reported
-        await asyncio.gather(*(subscription.ended for subscription in first))
-        return reported, first
+        await asyncio.sleep(90)
+        return reported, [s for s in subscriptions.values() if s.ended.done() and s.external_id != "job-8"]
 
-    reported, first = run(main)
+    reported, ended = run(main)
     assert reported <= 40.0
-    assert {subscription.ended.result() for subscription in first} == {"SUCCEEDED"}
+    assert [subscription.external_id for subscription in ended] == ["job-7"]
+    later = [ids for at, ids in service.requests if at > 15.0]
+    assert all(ids == ["job-7"] for ids in later if "job-7" in ids)
+
+
+def test_an_outage_is_no_reason_to_ask_for_each_job() -> None:
+    def plan(_: int, ids: Sequence[str]) -> None:
+        raise ConnectionError("no route")
+
+    service = running(1000, plan=plan)
+
+    async def main() -> None:
+        subscriptions = subscribe(service)
+        await asyncio.sleep(100)
+        assert not any(subscription.ended.done() for subscription in subscriptions)
+        service.plan = lambda number, ids: None
+        await asyncio.sleep(12)
+
+    run(main)
+    # 4 repeats before the pause is an interval, then one an interval; each takes 5 requests at most.
+    assert service.between(10, 100) <= 10 * 5 * (90 / 9 + 1)
+    assert {job for at, ids in service.requests if at > 100 for job in ids} == set(service.ends)
+    assert service.between(100, 112) <= 25
 
 
 def test_failing_requests_back_off_up_to_the_interval() -> None:
@@ -269,8 +292,8 @@ def test_failing_requests_back_off_up_to_the_interval() -> None:
         await asyncio.sleep(60)
 
     run(main)
-    pauses = [b - a for (a, _), (b, _) in zip(service.requests, service.requests[1:])]
-    for pause, most in zip(pauses, [1, 2, 4, 8, 10, 10]):
+    pauses = [b - a for (a, _), (b, _) in pairwise(service.requests)]
+    for pause, most in zip(pauses[:6], [1, 2, 4, 8, 10, 10], strict=True):
         assert 0.9 * most <= pause <= most
 
 
@@ -294,10 +317,9 @@ def test_the_wait_ends_when_requests_have_failed_for_the_whole_window() -> None:
 
     service = running(1, plan=plan)
 
-    async def main() -> tuple[float, BaseException | None]:
-        subscription = subscribe(service, window=60.0)[0]
-        await asyncio.wait({subscription.ended})
-        return asyncio.get_running_loop().time(), subscription.ended.exception()
+    async def main() -> tuple[float, Any]:
+        error = await subscribe(service, window=60.0)[0].ended
+        return asyncio.get_running_loop().time(), error
 
     at, error = run(main)
     assert isinstance(error, StatusUnavailableError)
@@ -358,8 +380,8 @@ def test_throttling_makes_everybody_wait_and_ends_no_wait() -> None:
     run(main)
     # Four at first, then one at a time: an hour has 60 pauses of a minute, or 120 of half a minute.
     assert 60 <= service.between(0, 3600) <= 130
-    pauses = [b - a for (a, _), (b, _) in zip(service.requests[3:9], service.requests[4:])]
-    for pause, most in zip(pauses, [2, 4, 8, 16, 32]):
+    pauses = [b - a for (a, _), (b, _) in pairwise(service.requests[3:9])]
+    for pause, most in zip(pauses, [2, 4, 8, 16, 32], strict=True):
         assert 0.5 * most <= pause <= most + 0.1
     # All are asked for again as soon as the service takes requests.
     last = {job for at, ids in service.requests if at > 3600 for job in ids}

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from unittest import mock
 
 from airflow_provider_durable.triggers import poller
@@ -95,7 +95,7 @@ class FakeService(JobService):
 class FakeTrigger(JobTrigger):
     """A trigger on a ``FakeService``."""
 
-    services: dict[str, FakeService] = {}
+    services: ClassVar[dict[str, FakeService]] = {}
 
     def __init__(self, service: str = "service", **parameters: Any) -> None:
         super().__init__(**parameters)
