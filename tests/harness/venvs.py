@@ -56,7 +56,20 @@ def _uv() -> list[str] | None:
 def _install(folder: Path, python: Path, pins: Path) -> None:
     if uv := _uv():
         _run([*uv, "venv", "--quiet", "--python", sys.executable, str(folder)])
-        _run([*uv, "pip", "install", "--quiet", "--no-deps", "--python", str(python), "-r", str(pins)])
+        _run(
+            [
+                *uv,
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--compile-bytecode",
+                "--python",
+                str(python),
+                "-r",
+                str(pins),
+            ]
+        )
         return
     venv.create(folder, with_pip=True)
     _run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", "-r", str(pins)])
