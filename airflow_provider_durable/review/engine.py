@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import multiprocessing
+import os
 import re
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
     from airflow_provider_durable.review.rules import Rule
     from airflow_provider_durable.review.source import SourceFile
     from airflow_provider_durable.review.versions import Target
+
+# Starting a process costs as much as reviewing some fifty files.
+FILES_PER_JOB = 100
+MAX_JOBS = 8
 
 # A file without these words cannot hold a Dag, an operator or a store: only parsing it matters.
 _MENTIONS = re.compile(r"airflow|task_state_store|asset_state_store", re.IGNORECASE)
@@ -61,19 +69,49 @@ class Result:
         return any(finding.level is not Level.NOTE for finding in self.findings)
 
 
-def review(paths: Iterable[tuple[Path, str]], selection: Selection, target: Target) -> Result:
-    """Review files, given with the path under which each is shown."""
-    result = Result()
-    for path, shown in paths:
-        result.files += 1
+def review(
+    paths: Iterable[tuple[Path, str]], selection: Selection, target: Target, *, jobs: int | None = None
+) -> Result:
+    """Review files, given with the path under which each is shown.
+
+    :param jobs: how many processes to use; by default one a core, when there are enough files for that.
+    """
+    files = list(paths)
+    if jobs is None:
+        jobs = min(os.cpu_count() or 1, MAX_JOBS, len(files) // FILES_PER_JOB)
+    parts = _in_processes(files, selection, target, jobs) if jobs > 1 else None
+    if parts is None:
+        parts = [_review_part(files, selection, target)]
+    result = Result(len(files), [finding for part in parts for finding in part])
+    result.findings.sort(key=lambda finding: finding.sort_key)
+    return result
+
+
+def _in_processes(
+    files: list[tuple[Path, str]], selection: Selection, target: Target, jobs: int
+) -> list[list[Finding]] | None:
+    """The same in several processes; None where none can be started."""
+    # Fresh processes: a fork of one with threads, such as Airflow's own command line, may hang.
+    context = multiprocessing.get_context("spawn")
+    try:
+        with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+            futures = [pool.submit(_review_part, files[job::jobs], selection, target) for job in range(jobs)]
+            return [future.result() for future in futures]
+    except (OSError, BrokenProcessPool):
+        # No semaphores or no processes to be had, as in some containers.
+        return None
+
+
+def _review_part(files: list[tuple[Path, str]], selection: Selection, target: Target) -> list[Finding]:
+    findings: list[Finding] = []
+    for path, shown in files:
         try:
             source = read(path, shown)
         except UnreadableError as error:
-            result.findings += unreadable(error, shown, selection)
-            continue
-        result.findings += review_source(source, selection, target)
-    result.findings.sort(key=lambda finding: finding.sort_key)
-    return result
+            findings += unreadable(error, shown, selection)
+        else:
+            findings += review_source(source, selection, target)
+    return findings
 
 
 def review_text(text: str | bytes, path: str, selection: Selection, target: Target) -> list[Finding]:

@@ -18,7 +18,9 @@ Review = Callable[..., list[Finding]]
 def review() -> Review:
     """Review a piece of code as one Dag file; ``only`` keeps the findings of some rules."""
 
-    def run(code: str, *, only: str = "DUR", version: str = "3.3.2", path: str = "dags/example.py") -> list[Finding]:
+    def run(
+        code: str, *, only: str = "DUR", version: str = "3.3.2", path: str = "dags/example.py"
+    ) -> list[Finding]:
         return review_text(dedent(code), path, Selection(select=(only,)), target(version))
 
     return run

@@ -117,7 +117,10 @@ def test_by_hand_in_an_operator_with_task_state_store_still_loses_a_job(review) 
     assert "between the submission and the store" in finding.message
     assert "class RunOperator(ResumableJobMixin, BaseOperator):" in (finding.after or "")
     # A task function cannot have the mixin: there it is the best there is.
-    assert review(in_task('store = context["task_state_store"]\nif not store.get("job_id"):\n    submit_job()')) == []
+    assert (
+        review(in_task('store = context["task_state_store"]\nif not store.get("job_id"):\n    submit_job()'))
+        == []
+    )
 
 
 def test_the_mixin_s_own_hooks_may_look_at_what_is_stored(codes) -> None:

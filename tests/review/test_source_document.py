@@ -240,14 +240,18 @@ def test_after_is_clean(codes: Callable[..., list[str]], text: str) -> None:
     assert codes(text) == []
 
 
-def test_the_document_s_operator_is_clean_but_for_the_order_of_its_bases_which_airflow_refuses(review) -> None:
+def test_the_document_s_operator_is_clean_but_for_the_order_of_its_bases_which_airflow_refuses(
+    review,
+) -> None:
     # The document puts BaseOperator first; on Airflow 3.3.2 making a task of that class raises TypeError.
     findings = review(MIXIN)
     assert [(finding.code, finding.level) for finding in findings] == [("DUR405", Level.NOTE)]
     assert review(MIXIN.replace("BaseOperator, ResumableJobMixin)", "ResumableJobMixin, BaseOperator)")) == []
 
 
-def test_switching_durability_off_is_found_in_both_forms_of_the_document(codes: Callable[..., list[str]]) -> None:
+def test_switching_durability_off_is_found_in_both_forms_of_the_document(
+    codes: Callable[..., list[str]],
+) -> None:
     text = """
     from airflow.sdk import DAG
 

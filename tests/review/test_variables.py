@@ -31,7 +31,12 @@ def work():
 
 
 def test_a_variable_of_another_library_is_none(codes) -> None:
-    assert codes("from tensorflow import Variable  # airflow\ndef f():\n    Variable.set('cursor', Variable.get('cursor'))") == []
+    assert (
+        codes(
+            "from tensorflow import Variable  # airflow\ndef f():\n    Variable.set('cursor', Variable.get('cursor'))"
+        )
+        == []
+    )
 
 
 def test_read_and_write_in_two_tasks_is_state_whatever_its_name(review) -> None:
@@ -90,7 +95,14 @@ def test_a_dag_factory_is_not_task_code(codes) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ['"last_processed_at"', 'f"watermark_{name}"', '"max_updated_date"', '"orders_hwm"', 'prefix + "_last_run"', "LAST_SYNC"],
+    [
+        '"last_processed_at"',
+        'f"watermark_{name}"',
+        '"max_updated_date"',
+        '"orders_hwm"',
+        'prefix + "_last_run"',
+        "LAST_SYNC",
+    ],
 )
 def test_keys_that_say_how_far_the_data_is_are_watermarks(codes, key: str) -> None:
     code = f"""
@@ -115,7 +127,9 @@ def test_the_rewrite_uses_the_function_s_own_context_and_key(review) -> None:
             Variable.set("api.page", page + 1)
         """
     )
-    assert finding.before == 'page = Variable.get("api.page", default_var=1)\nVariable.set("api.page", page + 1)'
+    assert (
+        finding.before == 'page = Variable.get("api.page", default_var=1)\nVariable.set("api.page", page + 1)'
+    )
     assert finding.after == (
         'page = kwargs["task_state_store"].get("api_page", default=1)\n'
         'kwargs["task_state_store"].set("api_page", page + 1)'
@@ -131,7 +145,10 @@ def test_below_3_3_it_is_a_note_with_advice_that_holds_there(review) -> None:
         Variable.set("last_run_at", 1)
     """
     findings = review(code, version="2.11.2")
-    assert [(finding.code, finding.level) for finding in findings] == [("DUR101", Level.NOTE), ("DUR102", Level.NOTE)]
+    assert [(finding.code, finding.level) for finding in findings] == [
+        ("DUR101", Level.NOTE),
+        ("DUR102", Level.NOTE),
+    ]
     assert all(finding.after is None and "Airflow 2.11.2 has no" in finding.message for finding in findings)
     assert {finding.level for finding in review(code, version="3.3.0b1")} == {Level.WARNING}
 

@@ -151,16 +151,29 @@ class Graph:
                     if isinstance(node, (ast.Name, ast.Call)) or (
                         isinstance(node, ast.Attribute) and node.attr == "output"
                     ):
-                        if isinstance(node, ast.Name) and not self._is_data(node):
+                        if isinstance(node, ast.Name) and not self.is_data(node):
                             continue
                         self._connect(self.tasks_of(node), [task], node)
 
-    def _is_data(self, node: ast.Name) -> bool:
-        """A bare name is data only when it is a TaskFlow result: an operator's name would be no XCom."""
-        items = self.tasks_of(node)
-        parent = self._tree.parents.get(node)
-        as_output = isinstance(parent, ast.Attribute) and parent.attr == "output"
-        return as_output or any(item.is_taskflow for item in items)
+    def is_data(self, name: ast.Name) -> bool:
+        """Whether a name stands for a task's result: a bare operator would be no XCom."""
+        parent = self._tree.parents.get(name)
+        if isinstance(parent, ast.Attribute) and parent.attr == "output":
+            return True
+        if any(task.is_taskflow for task in self.tasks_of(name)):
+            return True
+        node: ast.AST | None = name
+        for _ in range(MAX_DEPTH):
+            if isinstance(node, ast.Subscript):
+                node = node.value
+            elif isinstance(node, ast.Name):
+                binding = self._tree.names.binding(node)
+                node = binding.value if binding is not None and binding.kind == "assign" else None
+            else:
+                break
+        if isinstance(node, ast.Call):
+            return catalog.leaf(self._tree.names.qualified(node.func)) == "XComArg"
+        return isinstance(node, ast.Attribute) and node.attr == "output"
 
     def _read_operations(self) -> None:
         for operation in self._tree.operations:

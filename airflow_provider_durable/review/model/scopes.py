@@ -105,6 +105,9 @@ class Names:
 
     def __init__(self, scope_of: dict[ast.AST, Scope]) -> None:
         self._scope_of = scope_of
+        # Many rules ask for the same few names; both answers never change once the tree is walked.
+        self._bindings: dict[ast.Name, Binding | None] = {}
+        self._qualified: dict[ast.AST, str] = {}
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which a node is evaluated."""
@@ -112,14 +115,22 @@ class Names:
 
     def binding(self, node: ast.Name) -> Binding | None:
         """What a name stands for where it is used."""
-        scope = self._scope_of.get(node)
-        return scope.lookup(node.id, start(node)) if scope else None
+        if node not in self._bindings:
+            scope = self._scope_of.get(node)
+            self._bindings[node] = scope.lookup(node.id, (node.lineno, node.col_offset)) if scope else None
+        return self._bindings[node]
 
     def qualified(self, node: ast.AST) -> str:
         """The dotted name of an expression through import aliases, or an empty string.
 
         A class or function of the file itself has its name with a leading dot; an unbound name is itself.
         """
+        known = self._qualified.get(node)
+        if known is None:
+            known = self._qualified[node] = self._resolve(node)
+        return known
+
+    def _resolve(self, node: ast.AST) -> str:
         parts: list[str] = []
         for _ in range(MAX_ALIAS_STEPS):
             if isinstance(node, ast.Subscript):

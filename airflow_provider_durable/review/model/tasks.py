@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_durable.review.model.tree import Tree
     from airflow_provider_durable.review.model.values import Values
 
+MAX_BASES = 20
 _TASK = re.compile(r"^airflow\.(sdk|decorators)(\.\w+)*\.task(\.(?P<kind>\w+))?$")
 _DAG = re.compile(r"^airflow\.(sdk|decorators|models)(\.\w+)*\.dag$")
 _GROUP = re.compile(r"^airflow\.(sdk|decorators)(\.\w+)*\.task_group$")
@@ -38,6 +39,7 @@ class Task:
     :param call: the call that makes it; for a mapped task the one that ends in ``expand``.
     :param cls: the operator's dotted name; for TaskFlow the decorator's.
     :param given: the call that holds the arguments (``partial`` for mapped operators).
+    :param base: the class that is known of: for a class of the file itself, the one it comes from.
     :param opaque: further arguments may come from a ``**mapping`` that reading cannot tell.
     """
 
@@ -45,6 +47,7 @@ class Task:
     cls: str
     given: ast.Call
     params: dict[str, Param]
+    base: str = ""
     opaque: bool = False
     mapped: bool = False
     function: FunctionNode | None = None
@@ -55,6 +58,11 @@ class Task:
     def name(self) -> str:
         """The class's own name."""
         return catalog.leaf(self.cls)
+
+    @property
+    def kind(self) -> str:
+        """The name under which the catalog may know the class."""
+        return catalog.leaf(self.base or self.cls)
 
     @property
     def label(self) -> str:
@@ -69,7 +77,11 @@ class Task:
     @property
     def is_sensor(self) -> bool:
         """A sensor class or a function under ``@task.sensor``."""
-        return catalog.is_sensor(self.cls) or (self.is_taskflow and self.name == "sensor")
+        return (
+            catalog.is_sensor(self.cls)
+            or catalog.is_sensor(self.base)
+            or (self.is_taskflow and self.name == "sensor")
+        )
 
     def own(self, name: str) -> ast.expr | None:
         """An argument given at the task itself."""
@@ -220,11 +232,22 @@ class Tasks:
                 entries, complete = self._values.mapping(keyword.value)
                 params.update({name: Param(value, "own") for name, value in entries.items()})
                 opaque = opaque or not complete
-        task = Task(call, cls, given[0], params, opaque, mapped, function)
+        task = Task(call, cls, given[0], params, self._base(cls), opaque, mapped, function)
         task.positional = [arg for part in given for arg in part.args]
         task_id = self._values.constant(task.own("task_id"))
         task.task_id = task_id if isinstance(task_id, str) else (function.name if function else "")
         return task
+
+    def _base(self, cls: str) -> str:
+        """The first class outside the file that a class comes from."""
+        for _ in range(MAX_BASES):
+            local = next((node for node in self._tree.classes if "." + node.name == cls), None)
+            if local is None:
+                return cls
+            bases = [self._tree.names.qualified(base) for base in local.bases]
+            # The operator among the bases, where mixins stand before it.
+            cls = next((base for base in bases if catalog.is_operator(base)), bases[0] if bases else "")
+        return cls
 
     def _is_operator(self, cls: str, target: ast.expr, given: list[ast.Call]) -> bool:
         name = catalog.leaf(cls) or (target.attr if isinstance(target, ast.Attribute) else "")

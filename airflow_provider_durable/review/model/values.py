@@ -43,6 +43,7 @@ class Values:
 
     def __init__(self, names: Names) -> None:
         self._names = names
+        self._mappings: dict[ast.expr, tuple[dict[str, ast.expr], bool]] = {}
 
     def constant(self, node: ast.expr | None, depth: int = 0) -> Any:
         """The value of literals, names bound to such, arithmetic and durations; for all else UNKNOWN."""
@@ -105,6 +106,13 @@ class Values:
         """The entries of a dict expression, and whether these are all of them."""
         if node is None or depth > MAX_DEPTH:
             return {}, False
+        # default_args are asked for once a task, which is often.
+        if node not in self._mappings:
+            self._mappings[node] = {}, False
+            self._mappings[node] = self._entries(node, depth)
+        return self._mappings[node]
+
+    def _entries(self, node: ast.expr, depth: int) -> tuple[dict[str, ast.expr], bool]:
         if isinstance(node, ast.Dict):
             return self._display(node, depth)
         if isinstance(node, ast.Name):

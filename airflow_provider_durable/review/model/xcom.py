@@ -57,6 +57,7 @@ class XComs:
         self._tasks = tasks
         self._graph = graph
         self._by_id: dict[str, list[Task]] = {}
+        self._references: dict[Task, list[Reference]] = {}
         for task in tasks.all:
             if task.task_id:
                 self._by_id.setdefault(task.task_id, []).append(task)
@@ -72,8 +73,13 @@ class XComs:
                     keys.add(key["key"] if key else "return_value")
         return keys
 
-    def references(self, consumer: Task) -> Iterator[Reference]:
+    def references(self, consumer: Task) -> list[Reference]:
         """The XComs that a task uses, through its arguments and its function."""
+        if consumer not in self._references:
+            self._references[consumer] = list(self._find(consumer))
+        return self._references[consumer]
+
+    def _find(self, consumer: Task) -> Iterator[Reference]:
         for parameter, value in consumer.arguments():
             if parameter in ("task_id", "python_callable", "dag", "task_group", "default_args"):
                 continue
@@ -98,7 +104,7 @@ class XComs:
                 found.extend(self._graph.tasks_of(node.value))
             elif isinstance(node, ast.Name):
                 tasks = self._graph.tasks_of(node)
-                if any(task.is_taskflow for task in tasks):
+                if tasks and self._graph.is_data(node):
                     found.extend(tasks)
                 elif not tasks and depth == 0:
                     found.extend(self._through(node))

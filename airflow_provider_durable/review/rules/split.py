@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_durable.review import suggest
@@ -118,7 +119,7 @@ def downstream_of_unwatched_job(dag_file: DagFile) -> Iterator[Report]:
     """A job that nothing in the file waits for, with tasks behind it."""
     watched = {split.submit for split in splits(dag_file)}
     for task in dag_file.tasks.all:
-        known = catalog.SUBMITTERS.get(task.name)
+        known = catalog.SUBMITTERS.get(task.kind)
         if known is None or task in watched or task.is_taskflow:
             continue
         if not leaves_at_once(dag_file, task) or _used_by_unknown(dag_file, task):
@@ -141,6 +142,7 @@ def downstream_of_unwatched_job(dag_file: DagFile) -> Iterator[Report]:
         )
 
 
+@lru_cache(maxsize=1)
 def _by_submit(dag_file: DagFile) -> dict[Task, list[Task]]:
     found: dict[Task, list[Task]] = {}
     for split in splits(dag_file):

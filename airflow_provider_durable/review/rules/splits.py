@@ -53,7 +53,7 @@ def splits(dag_file: DagFile) -> tuple[Split, ...]:
             continue
         for producer, node in _jobs_watched(dag_file, waiter):
             if producer is not waiter and leaves_at_once(dag_file, producer, watched=True):
-                known = catalog.SUBMITTERS.get(producer.name) or _by_switch(dag_file, producer)
+                known = catalog.SUBMITTERS.get(producer.kind) or _by_switch(dag_file, producer)
                 found.setdefault((producer, waiter), Split(producer, waiter, known, node))
     return tuple(found.values())
 
@@ -93,7 +93,7 @@ def leaves_at_once(dag_file: DagFile, task: Task, *, watched: bool = False) -> b
 
     :param watched: another task waits for its job, which decides where provider versions differ.
     """
-    known = catalog.SUBMITTERS.get(task.name)
+    known = catalog.SUBMITTERS.get(task.kind)
     if known is not None and known.cluster:
         # What waits for a cluster waits for it to come up; its work is submitted by other tasks.
         return False
@@ -104,7 +104,7 @@ def leaves_at_once(dag_file: DagFile, task: Task, *, watched: bool = False) -> b
         return any(is_submit(dag_file, call) for call in dag_file.calls_in(function)) and not polls(
             dag_file, function
         )
-    if task.is_sensor or task.name == "TriggerDagRunOperator":
+    if task.is_sensor or task.kind == "TriggerDagRunOperator":
         return False
     for switch, inverted in catalog.WAIT_SWITCHES.items():
         value = dag_file.tasks.constant(task, switch)
@@ -136,7 +136,7 @@ def _known_leaves(dag_file: DagFile, task: Task, known: Submitter, watched: bool
         return False
     if deferrable is True:
         return off is True and known.defer_needs_wait
-    if task.name == "LivyOperator" and (dag_file.values.seconds(task.own("polling_interval")) or 0) > 0:
+    if task.kind == "LivyOperator" and (dag_file.values.seconds(task.own("polling_interval")) or 0) > 0:
         return False
     if off is not None:
         return off

@@ -155,7 +155,8 @@ def _as_task_state(
         return before, None
     holder = context_name(function) or "get_current_context()"
     after = before
-    for call in calls:
+    # Writes first: what is written may hold the read.
+    for call in sorted(calls, key=lambda call: call.method not in _WRITES):
         written = ast.get_source_segment(dag_file.source.text, call.call)
         if written is None or written not in after:
             return before, None

@@ -33,8 +33,8 @@ def deferrable_against_wait(dag_file: DagFile) -> Iterator[Report]:
                 continue
             origin = " (from default_args)" if task.params[switch].origin != "own" else ""
             off, on = f"{switch}={inverted}", f"{switch}={not inverted}"
-            known = catalog.SUBMITTERS.get(task.name)
-            needs = task.name in catalog.DEFER_NEEDS_WAIT
+            known = catalog.SUBMITTERS.get(task.kind)
+            needs = task.kind in catalog.DEFER_NEEDS_WAIT
             if catalog.is_ours(task.cls):
                 effect = "this operator refuses the pair when the Dag is parsed"
             elif needs:
@@ -62,7 +62,7 @@ def deferrable_against_wait(dag_file: DagFile) -> Iterator[Report]:
 def deferrable_without_wait(dag_file: DagFile) -> Iterator[Report]:
     """``deferrable=True`` alone, for an operator that defers only when it is to wait."""
     for task in dag_file.tasks.all:
-        known = catalog.DEFER_NEEDS_WAIT.get(task.name)
+        known = catalog.DEFER_NEEDS_WAIT.get(task.kind)
         if known is None or task.is_taskflow or dag_file.tasks.constant(task, "deferrable") is not True:
             continue
         switch, waits = known
