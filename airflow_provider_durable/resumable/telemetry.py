@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_durable.resumable.compat import log_event
+from airflow_provider_durable.resumable.compat import HAS_TASK_STATE_STORE, log_event
 from airflow_provider_durable.resumable.decision import Decision
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def count(operator: Any, ti: Any, name: str) -> None:
     :param ti: the task instance, or None
     :param name: the metric's last word
     """
-    try:
-        from airflow.sdk._shared.observability.metrics import stats
-    except ImportError:  # not on Airflow below 3.3, where there is nothing to count
-        return
+    if not HAS_TASK_STATE_STORE:
+        return  # nor is there anything that Airflow's mixin would count
+    from airflow.sdk._shared.observability.metrics import stats
+
     tags = {"operator": type(operator).__name__}
     if team := getattr(ti, "stats_tags", {}).get("team_name"):
         tags["team_name"] = team

@@ -10,9 +10,8 @@ import pytest
 from unit.fakes import Durable, Service, SixHooks, Store, context, make
 
 from airflow_provider_durable import ResumableJobMixin
-from airflow_provider_durable.resumable.compat import HAS_TASK_STATE_STORE
 
-pytestmark = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="Airflow's mixin came with 3.3")
+pytestmark = pytest.mark.task_state_store
 
 
 def test_is_a_subclass_of_airflows() -> None:

@@ -11,7 +11,6 @@ import pytest
 from unit.fakes import Crash, Durable, Service, SixHooks, Store, context, make
 
 from airflow_provider_durable.resumable import (
-    HAS_TASK_STATE_STORE,
     JobFailedError,
     LostSubmissionError,
     RecoveryUnavailableError,
@@ -28,7 +27,7 @@ from airflow_provider_durable.resumable.compat import (
     AirflowTaskTimeout,
 )
 
-pytestmark = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="the task state store came with 3.3")
+pytestmark = pytest.mark.task_state_store
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from unit.fakes import Crash, Durable, Service, SixHooks, Store, context, make
 
-from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE, TaskStoppedError, stopper
+from airflow_provider_durable.resumable import TaskStoppedError, stopper
 from airflow_provider_durable.resumable.compat import AirflowTaskTimeout
 from airflow_provider_durable.resumable.stop import StopAction, StopReason, choose, classify, has_try_left
 
-durable_only = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="the task state store came with 3.3")
+durable_only = pytest.mark.task_state_store
 CANCEL, LEAVE = StopAction.CANCEL, StopAction.LEAVE
 
 

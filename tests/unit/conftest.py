@@ -1,0 +1,21 @@
+"""Some promises need the task state store of Airflow 3.3, some are about its absence."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "task_state_store: about Airflow 3.3 and later")
+    config.addinivalue_line("markers", "no_task_state_store: about Airflow below 3.3")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not about this Airflow: not skipped, because it is no test here."""
+    other = "no_task_state_store" if HAS_TASK_STATE_STORE else "task_state_store"
+    left_out = [item for item in items if item.get_closest_marker(other)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
