@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 import responses
-from unit.databricks.jobs_api import HOST, JobsApi
-from unit.fakes import Store
 
 from airflow_provider_durable.resumable import submission
+from unit.databricks.jobs_api import HOST, JobsApi
+from unit.fakes import Store
 
 
 @pytest.fixture

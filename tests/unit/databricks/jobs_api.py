@@ -8,18 +8,22 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import requests
-import responses
 from tenacity import stop_after_attempt, wait_none
-from unit.fakes import Crash, Store, TaskInstance
 
 from airflow_provider_durable.operators.databricks import (
     DatabricksRunNowOperator,
     DatabricksSubmitRunOperator,
 )
+from unit.fakes import Crash, TaskInstance
+
+if TYPE_CHECKING:
+    import responses
+
+    from unit.fakes import Store
 
 HOST = "workspace.test"
 SUCCEEDED = {"state": {"life_cycle_state": "TERMINATED", "result_state": "SUCCESS", "state_message": ""}}

@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from unit.databricks.jobs_api import (
-    FAILED,
-    HTML_404,
-    LOST,
-    RUNNING,
-    SERVER_ERROR,
-    SUCCEEDED,
-    THROTTLED,
-    JobsApi,
-    context,
-    error,
-    operator,
-)
-from unit.fakes import Store
 
 from airflow_provider_durable.resumable import (
     HAS_TASK_STATE_STORE,
@@ -28,6 +14,24 @@ from airflow_provider_durable.resumable import (
     StatusUnavailableError,
 )
 from airflow_provider_durable.services import databricks
+from unit.databricks.jobs_api import (
+    FAILED,
+    HTML_404,
+    LOST,
+    RUNNING,
+    SERVER_ERROR,
+    SUCCEEDED,
+    THROTTLED,
+    context,
+    error,
+    operator,
+)
+
+if TYPE_CHECKING:
+    from unit.databricks.jobs_api import (
+        JobsApi,
+    )
+    from unit.fakes import Store
 
 needs_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="the task state store came with 3.3")
 
@@ -110,7 +114,7 @@ def test_a_run_that_ended_otherwise_has_failed(run: dict[str, Any], api: JobsApi
     said = databricks.status_of(run)
     assert not databricks.is_active(said)
     assert not databricks.is_succeeded(said)
-    api.ends = lambda seen: (seen.pop("state"), seen.update(run)) and None
+    api.ends = lambda seen: seen.update({"state": {}, **run})
     result = said.strip(":").rpartition(":")[2]
     with pytest.raises(JobFailedError, match=f"run 1[0-9]+ ended as {result}"):
         operator().execute(context(store))
@@ -230,9 +234,8 @@ def test_the_message_of_many_failed_tasks_is_bounded(api: JobsApi, store: Store)
 
 
 def test_a_run_without_tasks_has_its_own_error(api: JobsApi, store: Store) -> None:
-    api.ends = lambda run: (
-        (run.update(FAILED), api.outputs.update({run["run_id"]: {"error": "boom"}})) and None
-    )
+    api.ends = lambda run: run.update(FAILED)
+    api.outputs = {run_id: {"error": "boom"} for run_id in range(100, 10_000)}
     with pytest.raises(JobFailedError, match=r"Oh no; boom; see https://"):
         operator().execute(context(store))
 

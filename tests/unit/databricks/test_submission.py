@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from unit.databricks.jobs_api import (
-    CRASH,
-    FAILED,
-    LOST,
-    SERVER_ERROR,
-    SUCCEEDED,
-    TASK,
-    THROTTLED,
-    JobsApi,
-    context,
-    error,
-    operator,
-)
-from unit.fakes import Crash, Store
 
 from airflow_provider_durable.resumable import (
     HAS_TASK_STATE_STORE,
@@ -27,6 +13,25 @@ from airflow_provider_durable.resumable import (
     SubmissionRejectedError,
     SubmissionUnclearError,
 )
+from unit.databricks.jobs_api import (
+    CRASH,
+    FAILED,
+    LOST,
+    SERVER_ERROR,
+    SUCCEEDED,
+    TASK,
+    THROTTLED,
+    context,
+    error,
+    operator,
+)
+from unit.fakes import Crash
+
+if TYPE_CHECKING:
+    from unit.databricks.jobs_api import (
+        JobsApi,
+    )
+    from unit.fakes import Store
 
 needs_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="the task state store came with 3.3")
 #: Both operators, and the path each sends its submissions to.
