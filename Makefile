@@ -8,6 +8,7 @@ SHELL := bash
 
 # How many pytest processes. More than cores: end-to-end tests wait for Airflow most of the time.
 WORKERS ?= 4
+OLDER_WORKERS ?= 2
 # More arguments for pytest: make test ARGS="tests/unit -k reconnect"
 ARGS ?=
 
@@ -31,25 +32,60 @@ $(UV): constraints/bootstrap.txt
 	@.venvs/tools/bin/python -m pip install --quiet --disable-pip-version-check -r constraints/bootstrap.txt
 	@touch $@
 
-# $(call install,folder,highest Python,constraints,what): a fresh environment with the package in place.
+# $(call install,folder,highest Python,constraints,what): the package, editable, in an environment of its own.
+# An environment that is there is brought up to date, not made anew: something may be running in it.
 define install
-@echo "==> $(1): $(3)"
-@python=$$(.ci/find-python 3.10 $(2)); $(UV) venv --quiet --clear --python "$$python" $(1)
-@$(UV) pip install --python $(1)/bin/python --constraint $(3) $(4)
+@echo "==> $(1), pinned by $(3)"
+@python=$$(.ci/find-python 3.10 $(2)); \
+[ -x $(1)/bin/python ] || $(UV) venv --quiet --python "$$python" $(1)
+@$(UV) pip install --python $(1)/bin/python --constraint $(3) $(4) --editable '.[all]' 2>&1 | grep -v '^ [+-]'
 @touch $(1)/.installed
 endef
 
 .venv/.installed: pyproject.toml constraints/airflow-3.3.txt $(UV)
-	$(call install,.venv,3.14,constraints/airflow-3.3.txt,--group dev --editable '.[all]')
+	$(call install,.venv,3.14,constraints/airflow-3.3.txt,--group dev)
 
 .PHONY: venv
 venv: .venv/.installed ## Make .venv: newest Airflow, all extras, the tools of a developer
+
+# What Airflow versions other than the newest are tested with; names of files in constraints/.
+OLDER := 3.3-lowest 3.2 3.1-lowest 2.11 2.11-lowest
+
+.venvs/%/.installed: pyproject.toml constraints/airflow-%.txt $(UV)
+	$(call install,.venvs/$*,$(if $(filter 2.11%,$*),3.12,3.13),constraints/airflow-$*.txt,--group test)
+
+# $(call resolve,name,Airflow,how): constraints/airflow-<name>.txt, for all Pythons that this Airflow runs on.
+define resolve
+@echo "==> constraints/airflow-$(1).txt"
+@{ echo "# Written by 'make constraints': Airflow $(2)"; \
+  echo "apache-airflow==$(2)" | $(UV) pip compile - pyproject.toml --extra all --universal --python-version 3.10 \
+    --no-header --no-annotate --quiet $(3); } > constraints/airflow-$(1).txt
+endef
+
+# The lowest providers are resolved as of a day on which that Airflow was current: with everything else from
+# today they would be a set that nobody ever had, and that fails for reasons of its own.
+.PHONY: constraints
+constraints: $(UV) ## Resolve constraints/ anew (names and versions only)
+	$(call resolve,3.3,3.3.2,--group dev)
+	$(call resolve,3.3-lowest,3.3.0,--group test --resolution lowest-direct --exclude-newer 2026-08-01)
+	$(call resolve,3.2,3.2.2,--group test)
+	$(call resolve,3.1-lowest,3.1.0,--group test --resolution lowest-direct --exclude-newer 2025-11-15)
+	$(call resolve,2.11,2.11.2,--group test)
+	$(call resolve,2.11-lowest,2.11.0,--group test --resolution lowest-direct --exclude-newer 2025-11-15)
 
 # --- checks ------------------------------------------------------------------------------------------
 
 .PHONY: test
 test: .venv/.installed ## Run all tests on the newest Airflow
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup $(ARGS)
+
+.PHONY: test-older $(OLDER:%=test-%)
+test-older: $(OLDER:%=test-%) ## Run the unit tests on older Airflows, and on the lowest providers
+
+# What needs real Airflow processes needs the newest Airflow; the rest runs everywhere.
+$(OLDER:%=test-%): test-%: .venvs/%/.installed
+	@echo "==> Airflow $*"
+	.venvs/$*/bin/python -m pytest --numprocesses $(OLDER_WORKERS) tests/unit tests/packaging/test_import.py
 
 .PHONY: lint
 lint: .venv/.installed ## Check format, lint rules, types and file lengths
