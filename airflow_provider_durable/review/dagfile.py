@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from airflow_provider_durable.review.model.values import Values
 from airflow_provider_durable.review.model.xcom import XComs
 
 if TYPE_CHECKING:
-    import ast
-
     from airflow_provider_durable.review.model.scopes import FunctionNode
     from airflow_provider_durable.review.model.tasks import Task
     from airflow_provider_durable.review.source import SourceFile
@@ -96,7 +95,19 @@ class DagFile:
             return None
         if function in self._building_functions:
             return None
+        if self.is_test and function not in self.tasks.task_functions and not self.tasks_running(function):
+            # What a test does to Variables and XComs is no task's doing.
+            return None
         return function
+
+    def in_unit_test(self, node: ast.AST) -> bool:
+        """Whether a node lies in a test function of a test file: operators are made there to try them."""
+        if not self.is_test:
+            return False
+        return any(
+            isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)) and outer.name.startswith("test")
+            for outer in self.tree.ancestors(node)
+        )
 
     @cached_property
     def _building_functions(self) -> set[FunctionNode]:

@@ -105,13 +105,16 @@ def _in_processes(
 def _review_part(files: list[tuple[Path, str]], selection: Selection, target: Target) -> list[Finding]:
     findings: list[Finding] = []
     for path, shown in files:
-        try:
-            source = read(path, shown)
-        except UnreadableError as error:
-            findings += unreadable(error, shown, selection)
-        else:
-            findings += review_source(source, selection, target)
+        findings += _review_file(path, shown, selection, target)
     return findings
+
+
+def _review_file(path: Path, shown: str, selection: Selection, target: Target) -> list[Finding]:
+    try:
+        source = read(path, shown)
+    except UnreadableError as error:
+        return unreadable(error, shown, selection)
+    return review_source(source, selection, target)
 
 
 def review_text(text: str | bytes, path: str, selection: Selection, target: Target) -> list[Finding]:
@@ -132,9 +135,11 @@ def review_source(source: SourceFile, selection: Selection, target: Target) -> l
         return list(_run(source, selection, target))
     except RecursionError:
         # The parser's limit is higher than ours for some shapes of code.
-        return unreadable(
-            UnreadableError("the code is nested too deeply to be reviewed"), source.path, selection
-        )
+        reason = UnreadableError("is nested too deeply to be reviewed")
+        return unreadable(reason, source.path, selection)
+    except Exception as error:  # noqa: BLE001 a fault of a rule in one file must not hide what the others hold
+        reason = UnreadableError(f"could not be reviewed, a fault of the review: {error!r}")
+        return unreadable(reason, source.path, selection)
 
 
 def unreadable(error: UnreadableError, path: str, selection: Selection) -> list[Finding]:
@@ -153,7 +158,9 @@ def _run(source: SourceFile, selection: Selection, target: Target) -> Iterator[F
         for report in rule.check(dag_file):
             finding = _finding(rule, report, source)
             key = (finding.code, finding.line, finding.column, finding.message)
-            if key in seen or source.suppressed(finding.code, _noqa_lines(dag_file, report.node)):
+            if key in seen or dag_file.in_unit_test(report.node):
+                continue
+            if source.suppressed(finding.code, _noqa_lines(dag_file, report.node)):
                 continue
             seen.add(key)
             yield finding
@@ -193,7 +200,7 @@ def _characters(source: SourceFile, line: int, column: int) -> int:
 
 
 def _noqa_lines(dag_file: DagFile, node: ast.AST) -> tuple[int, ...]:
-    """Where a comment can stand: the first and last line of a finding, or of the short statement around it."""
+    """Where a comment can stand: first and last line of a finding, or of the short statement around it."""
     first = getattr(node, "lineno", 1)
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return (first,)

@@ -57,7 +57,7 @@ def test_moving_over_is_one_import_line(review, upstream: str, ours: str) -> Non
         "from airflow_provider_durable.operators.batch import BatchOperator\nBatchOperator(task_id='x')",
         "from airflow.providers.amazon.aws.operators.batch import BatchOperator",
         "from company.batch import BatchOperator\nBatchOperator(task_id='x')  # airflow",
-        "from airflow.providers.amazon.aws.operators.batch import BatchCreateComputeEnvironmentOperator as B\nB(task_id='x')",
+        "from airflow.providers.google.cloud.operators.bigquery import BigQueryCheckOperator as B\nB(a=1)",
     ],
 )
 def test_no_counterpart_or_no_use_no_finding(codes, code: str) -> None:
@@ -111,9 +111,7 @@ def operator(
         ({"execute": "return self.hook.wait(self.submit_job(context))"}, ["DUR401"]),
         ({"execute": "return self.wait(context)", "helper": "return self.execute_resumable(context)"}, []),
         (
-            {
-                "execute": "if self.fast:\n            return None\n        return self.execute_resumable(context)"
-            },
+            {"execute": "if self.x:\n            return 1\n        return self.execute_resumable(context)"},
             [],
         ),
         ({"execute": "raise NotImplementedError"}, []),

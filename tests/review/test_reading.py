@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +13,13 @@ from hypothesis import strategies as st
 
 from airflow_provider_durable.review.engine import Selection, review_text
 from airflow_provider_durable.review.findings import Level
+from airflow_provider_durable.review.rules import ALL_RULES
 from airflow_provider_durable.review.versions import target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_provider_durable.review.findings import Report
 
 TARGET = target("3.3.2")
 
@@ -160,7 +168,8 @@ def test_noqa(comment: str, silenced: bool) -> None:
 
 
 def test_noqa_holds_on_the_first_and_last_line_of_a_statement() -> None:
-    code = 'from airflow.models import Variable\ndef f():\n    Variable.set({}\n        "cursor",\n        1,\n    ){}'
+    head = "from airflow.models import Variable\n"
+    code = head + 'def f():\n    Variable.set({}\n        "cursor",\n        1,\n    ){}'
     assert review_text(code.format("", "  # noqa: DUR101"), "x.py", Selection(), TARGET) == []
     assert review_text(code.format("  # noqa: DUR101", ""), "x.py", Selection(), TARGET) == []
     assert len(review_text(code.format("", ""), "x.py", Selection(), TARGET)) == 1
@@ -187,3 +196,31 @@ def test_columns_count_characters() -> None:
 )
 def test_selection(selection: Selection, found: bool) -> None:
     assert bool(review_text(BAD, "dags/x.py", selection, TARGET)) is found
+
+
+def test_what_a_unit_test_does_is_not_what_a_task_does() -> None:
+    code = """
+from airflow.models import Variable
+from airflow.providers.databricks.operators.databricks import DatabricksRunNowOperator
+
+def setup():
+    Variable.set("cursor", Variable.get("cursor"))
+
+class TestRun:
+    def test_it_defers(self):
+        DatabricksRunNowOperator(task_id="x", deferrable=True, wait_for_termination=False)
+"""
+    only = Selection(select=("DUR1", "DUR2"))
+    assert [found.code for found in review_text(code, "dags/x.py", only, TARGET)] == ["DUR101", "DUR210"]
+    assert review_text(code, "tests/test_run.py", only, TARGET) == []
+
+
+def test_a_fault_in_a_rule_is_one_finding_for_that_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(dag_file: object) -> Iterator[Report]:
+        raise KeyError("no such thing")
+        yield
+
+    monkeypatch.setitem(ALL_RULES, "DUR101", replace(ALL_RULES["DUR101"], check=broken))
+    (finding,) = review_text("import airflow", "x.py", Selection(), TARGET)
+    assert finding.code == "DUR001"
+    assert "a fault of the review: KeyError(" in finding.message

@@ -46,6 +46,16 @@ def test_a_task_that_pulls_what_it_pushed_counts_on_the_next_try(codes, pull: st
         ('ti.xcom_push(key="rows", value=hook.submit_job())', "pass"),
         ('ti.xcom_push(key="job_id", value=settings["job_id"])', "pass"),
         ('ti.xcom_pull(task_ids="other", key="position")\nti.xcom_push(key="position", value=1)', "pass"),
+        # Read back within the try, another task's id, and earlier runs' XComs, which a retry leaves alone.
+        ('ti.xcom_push(key="day", value=1)\nday = ti.xcom_pull(task_ids="run", key="day")', "pass"),
+        (
+            'day = ti.xcom_pull(task_ids=steps["x"].task_id, key="day")\nti.xcom_push(key="day", value=day)',
+            "pass",
+        ),
+        (
+            'n = ti.xcom_pull("run", None, "n", include_prior_dates=True)\nti.xcom_push(key="n", value=n)',
+            "pass",
+        ),
     ],
 )
 def test_an_xcom_for_another_task_is_what_xcoms_are_for(codes, push: str, other: str) -> None:
@@ -66,17 +76,16 @@ BashOperator(task_id="show", bash_command="echo {{ ti.xcom_pull(task_ids='run', 
     ("body", "kept_in"),
     [
         (
-            'job = Variable.get("job_id", None)\nif job is None:\n    job = hook.submit(x)\n    Variable.set("job_id", job)',
+            'job = Variable.get("job_id")\nif not job:\n    job = submit(x)\n    Variable.set("job_id", job)',
             "a Variable",
         ),
         (
-            'if old := ti.xcom_pull(task_ids="run", key="query_id"):\n    attach(old)\nelse:\n    start_query(x)',
+            'if old := ti.xcom_pull("run", key="query_id"):\n    attach(old)\nelse:\n    run_query(x)',
             "an XCom",
         ),
         ('job = attach(1) if Variable.get("run_id") else hook.run_now(x)', "a Variable"),
         (
-            'handle = Variable.get("nightly", None)\nif handle:\n    return handle\nnew = client.start_job_run(x)\n'
-            'Variable.set("nightly", new["JobRunId"])',
+            'job = Variable.get("nightly")\nif job:\n    return\nn = run_now(x)\nVariable.set("nightly", n)',
             "a Variable",
         ),
     ],

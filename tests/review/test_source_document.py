@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_provider_durable.review.findings import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BEFORE = {
     "cursor in a Variable": (

@@ -132,15 +132,15 @@ def test_the_rewrite_is_one_task_with_this_package_s_operator(review) -> None:
 @pytest.mark.parametrize(
     "submit",
     [
-        '@task\ndef submit():\n    return boto3.client("glue").start_job_run(JobName="j")["JobRunId"]\nrun = submit()',
-        'def start():\n    return hook.submit_job()\nrun = PythonOperator(task_id="submit", python_callable=start).output',
+        '@task\ndef submit():\n    return glue.start_job_run(JobName="j")["JobRunId"]\nrun = submit()',
+        'def go():\n    return submit_job()\nrun = PythonOperator(task_id="s", python_callable=go).output',
     ],
 )
 @pytest.mark.parametrize(
     "wait",
     [
         "@task.sensor\ndef wait(run_id):\n    return hook.get_job_run(run_id) == 'DONE'\nwait(run)",
-        "@task\ndef wait(run_id):\n    while hook.get_status(run_id) != 'DONE':\n        time.sleep(30)\nwait(run)",
+        "@task\ndef wait(run_id):\n    while hook.get_status(run_id):\n        time.sleep(30)\nwait(run)",
         'GlueJobSensor(task_id="wait", job_name="j", run_id=run)',
     ],
 )

@@ -33,7 +33,7 @@ def work():
 def test_a_variable_of_another_library_is_none(codes) -> None:
     assert (
         codes(
-            "from tensorflow import Variable  # airflow\ndef f():\n    Variable.set('cursor', Variable.get('cursor'))"
+            "from tensorflow import Variable  # airflow\ndef f():\n    Variable.set('cursor', Variable.get())"
         )
         == []
     )

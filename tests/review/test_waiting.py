@@ -32,8 +32,8 @@ COMMON = {"retries": 0}
         ("BatchOperator(task_id='t', deferrable=True, wait_for_completion=False)", "waits all the same"),
         ("SparkSubmitOperator(task_id='t', deferrable=True, wait_for_completion=False)", "refuses the pair"),
         (
-            "DatabricksRunNowOperator.partial(task_id='t', deferrable=True, wait_for_termination=False).expand(job_id=[1])",
-            "never defers",
+            "BatchOperator.partial(task_id='t', deferrable=True, wait_for_completion=False).expand(a=[1])",
+            "waits all the same",
         ),
         (
             "DatabricksRunNowOperator(task_id='t', **{'deferrable': True, 'wait_for_termination': False})",
@@ -150,7 +150,7 @@ ready()
         ("DatabricksRunNowOperator(task_id='t', durable=True, retries=0)", True),
         ("with DAG('d', default_args=COMMON):\n    SparkSubmitOperator(task_id='t')", True),
         (
-            "with DAG('d', default_args={**COMMON, 'owner': 'x'}) as dag:\n    SparkSubmitOperator(task_id='t')",
+            "with DAG('d', default_args={**COMMON, 'a': 1}) as dag:\n    SparkSubmitOperator(task_id='t')",
             True,
         ),
         ("dag = DAG('d', default_args=COMMON)\nSparkSubmitOperator(task_id='t', dag=dag)", True),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow_provider_durable.review.model.values import HOLE
+from airflow_provider_durable.review.model.values import HOLE, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _TEMPLATE = re.compile(r"xcom_pull\s*\((?P<args>[^()]*)")
 _TASK_IDS = re.compile(r"task_ids\s*=\s*(?P<ids>\[[^\]]*\]|\([^)]*|['\"][^'\"]*['\"])")
 _KEY = re.compile(r"key\s*=\s*['\"](?P<key>[^'\"]*)['\"]")
+_ITSELF = ("ti", "task_instance", "task", "self")
 _QUOTED = re.compile(r"['\"]([^'\"]*)['\"]")
 
 
@@ -40,12 +41,18 @@ class Reference:
 
 @dataclass(frozen=True)
 class Pull:
-    """A call of ``xcom_pull`` in code. ``task_ids`` is None when it names none: any task's XCom."""
+    """A call of ``xcom_pull`` in code.
+
+    :param task_ids: None when it names none: any task's XCom.
+    :param own: it asks for the running task's own.
+    :param earlier_runs: it also takes those of earlier runs, which no retry deletes.
+    """
 
     call: ast.Call
     task_ids: tuple[str, ...] | None
     key: str | None
     own: bool
+    earlier_runs: bool = False
 
 
 class XComs:
@@ -143,10 +150,24 @@ class XComs:
             names = tuple(item for item in value if isinstance(item, str))
         elif ids is not None and value is not None:
             names = ()
-        own = isinstance(ids, ast.Attribute) and ids.attr == "task_id" and not self._graph.tasks_of(ids.value)
+        own = isinstance(ids, ast.Attribute) and ids.attr == "task_id" and self._is_itself(ids.value)
         if isinstance(ids, ast.Attribute) and ids.attr == "task_id":
             names = tuple(task.task_id for task in self._graph.tasks_of(ids.value)) or names
-        return Pull(call, names, key if isinstance(key, str) else None, own)
+        prior = self._values.constant(arguments.get("include_prior_dates"))
+        return Pull(
+            call,
+            names,
+            key if isinstance(key, str) else None,
+            own,
+            earlier_runs=prior not in (UNKNOWN, False),
+        )
+
+    def _is_itself(self, node: ast.expr) -> bool:
+        """Whether an expression is the running task or its instance."""
+        if isinstance(node, ast.Subscript):
+            return self._values.constant(node.slice) in _ITSELF
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        return name in _ITSELF and not self._graph.tasks_of(node)
 
     def named(self, task_id: str, near: ast.AST) -> list[Task]:
         """The tasks with this id, with or without their group's prefix; those of the same Dag first."""

@@ -56,7 +56,7 @@ def xcom_for_retry(dag_file: DagFile) -> Iterator[Report]:
         key = _pushed_key(dag_file, call)
         if key is None or function in reconnecting or (function, key) in seen:
             continue
-        own = _pulled_by_itself(dag_file, function, key)
+        own = _pulled_by_itself(dag_file, function, call, key)
         if own is None and not _kept_for_nobody(dag_file, function, key):
             continue
         seen.add((function, key))
@@ -239,9 +239,11 @@ def _is_own(dag_file: DagFile, function: FunctionNode, pull: Pull) -> bool:
     return False
 
 
-def _pulled_by_itself(dag_file: DagFile, function: FunctionNode, key: str) -> Pull | None:
+def _pulled_by_itself(dag_file: DagFile, function: FunctionNode, push: ast.Call, key: str) -> Pull | None:
+    """The pull of an earlier try's XCom: one behind the push only reads back what this try has written."""
     for pull in dag_file.xcoms.pulls(function):
-        if pull.key == key and _is_own(dag_file, function, pull):
+        before = pull.call.lineno <= push.lineno
+        if pull.key == key and before and not pull.earlier_runs and _is_own(dag_file, function, pull):
             return pull
     return None
 

@@ -187,6 +187,8 @@ def _advice(dag_file: DagFile, split: Split, evidence: Evidence) -> str:
         text += " costs no more, and durable=True reconnects it after a crash"
     else:
         text += " costs no more"
+    if known.default == "unless-referenced":
+        text += " (newer versions of the operator can)"
     text += f'; mode="reschedule" on this package\'s {ours[1]} costs less' if ours else ""
     text += f". With a triggerer: deferrable=True{switch}" if known.deferrable else ""
     return text + '. Keep the split, with mode="reschedule" on the sensor, only where slots are scarce.'
@@ -227,6 +229,8 @@ def _one_task(dag_file: DagFile, split: Split, evidence: Evidence) -> str | None
         changes["durable"] = "True"
     if evidence == "reschedule":
         changes["mode"] = '"reschedule"'
+    if not changes and ours is None:
+        return None
     head = f"from {ours[0]} import {ours[1]}\n\n" if ours else ""
     return head + suggest.task_call(dag_file, split.submit, change=changes, name=ours[1] if ours else None)
 

@@ -73,7 +73,7 @@ def deferrable_without_wait(dag_file: DagFile) -> Iterator[Report]:
             "deferrable=True, "
             "so that neither default_args nor an edit turns it into a task that does not wait."
             if waits
-            else f"{task.label} has deferrable=True, but {switch} is off by default, so it does not defer: it "
+            else f"{task.label} has deferrable=True, but {switch} is off by default, so it never defers: it "
             f"is green at once. Add {switch}=True."
         )
         yield Report(
