@@ -95,6 +95,7 @@ class _DatabricksRun(ResumableJobMixin):
         :return: the run id
         :raises JobFailedError: the run ended without success; its failed tasks are in the message
         """
+        self._announced = None
         run_id = self.execute_resumable(context)
         self._announce(run_id, context)
         return run_id
@@ -153,7 +154,7 @@ class _DatabricksRun(ResumableJobMixin):
             if not databricks.is_refused(error.__cause__ or error):
                 raise
             raise RecoveryUnavailableError(
-                f"its token finds no run, whose run may have been deleted. {error}."
+                f"Databricks does not take its token any longer, as after its run was deleted. {error}."
             ) from error
 
     def _submit(self, token: str, context: Context) -> int:
