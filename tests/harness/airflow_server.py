@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 import httpx
+from filelock import FileLock
 
 from harness.airflow_client import AirflowClient
 from harness.processes import LOOPBACK, ServiceFailed, ServiceProcess, free_port, quick_python
@@ -85,7 +86,7 @@ class AirflowServer:
         :param home: becomes AIRFLOW_HOME
         :param settings: ``{"SECTION__KEY": value}`` on top of ``FAST``
         :param env: more environment variables, ``AIRFLOW_CONN_...`` for example (see ``aws_connection``)
-        :param database: an SQLite file with Airflow's tables to start from, which saves a migration
+        :param database: an SQLite file with Airflow's tables to start from; made if it is not there yet
         :param python: the Python of the environment that Airflow runs in
         :param port: of the API server and the UI; a free one by default
         :raises ServiceFailed: with the end of the log of the component that is not healthy
@@ -179,12 +180,15 @@ class AirflowServer:
         target = self.home / "airflow.db"
         if target.exists():
             return
-        if database is not None and database.exists():
-            shutil.copy(database, target)
+        if database is None:
+            self.run("db", "migrate")
             return
-        self.run("db", "migrate")
-        if database is not None:
-            shutil.copy(target, database)
+        with FileLock(database.with_suffix(".lock")):
+            if not database.exists():
+                self.run("db", "migrate")
+                shutil.copy(target, database)
+        if not target.exists():
+            shutil.copy(database, target)
 
     def _save(self) -> None:
         state = {
@@ -200,8 +204,8 @@ def aws_connection(endpoint_url: str, region: str = "eu-west-1") -> dict[str, st
     """``AIRFLOW_CONN_AWS_DEFAULT`` that points at a stand-in, or at the proxy in front of it."""
     connection = {
         "conn_type": "aws",
-        "login": "standin",
-        "password": "standin",
+        "login": "loopback",
+        "password": "no-account-has-this",  # is masked in logs: not a word that stands there otherwise
         "extra": {"endpoint_url": endpoint_url, "region_name": region},
     }
     return {"AIRFLOW_CONN_AWS_DEFAULT": json.dumps(connection)}
@@ -213,7 +217,7 @@ def _environment(
     """The environment of all components: nothing of the caller's Airflow or cloud accounts."""
     foreign = ("AIRFLOW", "AWS_", "GOOGLE_", "DATABRICKS_", "PYTEST_", "OTEL_", "COV_")
     inherited = {name: value for name, value in quick_python().items() if not name.startswith(foreign)}
-    paths = [str(REPOSITORY), inherited.get("PYTHONPATH", "")]
+    paths = [inherited.get("PYTHONPATH", ""), str(REPOSITORY)]
     own = {
         "CORE__DAGS_FOLDER": home / "dags",
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",

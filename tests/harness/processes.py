@@ -101,7 +101,7 @@ class ServiceProcess:
     ) -> ServiceProcess:
         """Start ``command`` and return once ``ready()`` is true.
 
-        :param folder: the working directory; holds the log and the pid file, ``<name>.log`` and ``<name>.pid``.
+        :param folder: the working directory; holds the log ``<name>.log`` and the pid file.
         :param env: the whole environment; None hands on ours (``quick_python``).
         :param timeout: seconds until it must be ready.
         :param grace: seconds between TERM and KILL when it is ended.
@@ -156,6 +156,10 @@ class ServiceProcess:
         if (parent := _reapers.get(self.guard_pid)) is not None:
             parent.poll()
         return self.guard_start is not None and guard.start_time(self.guard_pid) == self.guard_start
+
+    def log_text(self) -> str:
+        """All that the service printed."""
+        return Path(self.log_path).read_text(errors="replace")
 
     def log_tail(self, lines: int = 60) -> str:
         """The end of what the service printed."""

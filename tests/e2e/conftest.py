@@ -1,0 +1,123 @@
+"""One Airflow, one AWS Batch and one proxy for the whole run, whatever the number of pytest processes.
+
+The first process that needs them starts them; the others join. Their guards end them with the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from harness.airflow_server import AirflowServer, aws_connection
+from harness.batch_case import BatchCase
+from harness.batch_service import BatchService
+from harness.fault_proxy import FaultProxy
+from harness.processes import OWNER_VARIABLE, ServiceProcess
+
+#: Set it to look at logs and the database afterwards.
+KEEP_VARIABLE = "E2E_KEEP"
+CLEANER = """
+import pathlib, shutil, signal, sys, time
+signal.sigwait({signal.SIGTERM})
+guards = [int(path.read_text()) for path in pathlib.Path(sys.argv[1]).rglob("*.pid")]
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline and sum(pathlib.Path(f"/proc/{pid}").exists() for pid in guards) > 1:
+    time.sleep(0.2)
+shutil.rmtree(sys.argv[1], ignore_errors=True)
+"""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the tests share."""
+
+    folder: Path
+    batch: BatchService
+    proxy: FaultProxy
+
+    @property
+    def database(self) -> Path:
+        """A database with Airflow's tables, to copy from."""
+        return self.folder / "empty.db"
+
+
+@pytest.fixture(scope="session")
+def stage(request):
+    is_worker = hasattr(request.config, "workerinput")
+    owner = os.getppid() if is_worker else os.getpid()
+    os.environ[OWNER_VARIABLE] = str(owner)
+    folder = Path(tempfile.gettempdir()) / f"durable-e2e-{os.getuid()}-{owner}"
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / "stage.lock"):
+        urls = folder / "stage.json"
+        if not urls.exists():
+            if not os.environ.get(KEEP_VARIABLE):
+                command = [sys.executable, "-S", "-c", CLEANER, str(folder)]
+                ServiceProcess.start("cleaner", command, folder=folder, grace=30)
+            batch = BatchService.start(folder / "batch")
+            proxy = FaultProxy.start(folder / "proxy", batch.url)
+            urls.write_text(json.dumps([batch.url, proxy.url, proxy.control_url]))
+        batch_url, proxy_url, control_url = json.loads(urls.read_text())
+    return Stage(folder, BatchService(batch_url), FaultProxy(proxy_url, control_url))
+
+
+@pytest.fixture(scope="session")
+def airflow(stage):
+    """The Airflow that all tests share."""
+    home = stage.folder / "airflow"
+    with FileLock(stage.folder / "airflow.lock"):
+        ready = stage.folder / "airflow.ready"
+        if not ready.exists():
+            AirflowServer.start(home, env=aws_connection(stage.proxy.url), database=stage.database)
+            ready.touch()
+    return AirflowServer.attach(home)
+
+
+@pytest.fixture(scope="module")
+def private_airflow(stage):
+    """An Airflow for tests that stop parts of it; give them one ``xdist_group``."""
+    server = AirflowServer.start(
+        stage.folder / "private",
+        components=("api-server", "scheduler", "dag-processor"),
+        # With the API server gone a request fails within 2 s, not after minutes of patience.
+        settings={
+            "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": 15,
+            "WORKERS__EXECUTION_API_RETRIES": 2,
+            "WORKERS__EXECUTION_API_RETRY_WAIT_MIN": 0.2,
+            "WORKERS__EXECUTION_API_RETRY_WAIT_MAX": 0.5,
+        },
+        env=aws_connection(stage.proxy.url),
+        database=stage.database,
+    )
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def case(request, stage, airflow):
+    """A Batch task on the shared Airflow."""
+    return BatchCase.named(_short(request.node.name), airflow.client, stage.batch, stage.proxy)
+
+
+@pytest.fixture
+def private_case(request, stage, private_airflow):
+    """A Batch task on the private Airflow."""
+    return BatchCase.named(_short(request.node.name), private_airflow.client, stage.batch, stage.proxy)
+
+
+def _short(name):
+    kept = "".join(letter if letter.isalnum() else "-" for letter in name.removeprefix("test_"))
+    return kept[:60]
