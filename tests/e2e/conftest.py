@@ -74,36 +74,42 @@ def stage(request):
     return Stage(folder, BatchService(batch_url), FaultProxy(proxy_url, control_url))
 
 
-@pytest.fixture(scope="session")
-def airflow(stage):
-    """The Airflow that all tests share."""
-    home = stage.folder / "airflow"
-    with FileLock(stage.folder / "airflow.lock"):
-        ready = stage.folder / "airflow.ready"
+def _start_once(stage, name, **options):
+    """Start the Airflow of this name, or join the one that another pytest process has started."""
+    home = stage.folder / name
+    ready = home / "ready"
+    with FileLock(stage.folder / f"{name}.lock"):
         if not ready.exists():
-            AirflowServer.start(home, env=aws_connection(stage.proxy.url), database=stage.database)
+            AirflowServer.start(home, env=aws_connection(stage.proxy.url), database=stage.database, **options)
             ready.touch()
     return AirflowServer.attach(home)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
+def airflow(stage):
+    """The Airflow that all tests share."""
+    return _start_once(stage, "airflow")
+
+
+@pytest.fixture
 def private_airflow(stage):
-    """An Airflow for tests that stop parts of it; give them one ``xdist_group``."""
-    server = AirflowServer.start(
-        stage.folder / "private",
-        components=("api-server", "scheduler", "dag-processor"),
-        # With the API server gone a request fails within 2 s, not after minutes of patience.
-        settings={
-            "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": 15,
-            "WORKERS__EXECUTION_API_RETRIES": 2,
-            "WORKERS__EXECUTION_API_RETRY_WAIT_MIN": 0.2,
-            "WORKERS__EXECUTION_API_RETRY_WAIT_MAX": 0.5,
-        },
-        env=aws_connection(stage.proxy.url),
-        database=stage.database,
-    )
-    yield server
-    server.stop()
+    """An Airflow for a test that stops parts of it; one such test at a time, in all pytest processes."""
+    with FileLock(stage.folder / "private.use"):
+        server = _start_once(
+            stage,
+            "private",
+            components=("api-server", "scheduler", "dag-processor"),
+            # With the API server gone a request fails within 2 s, not after minutes of patience.
+            settings={
+                "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": 15,
+                "WORKERS__EXECUTION_API_RETRIES": 2,
+                "WORKERS__EXECUTION_API_RETRY_WAIT_MIN": 0.2,
+                "WORKERS__EXECUTION_API_RETRY_WAIT_MAX": 0.5,
+            },
+        )
+        yield server
+        for name in {"api-server", "scheduler", "dag-processor"} - set(server.components):
+            server.start_component(name)
 
 
 @pytest.fixture

@@ -73,7 +73,6 @@ def test_a_kill_before_the_submission_arrives_makes_one_job(case):
     assert task.return_value() == job.id
 
 
-@pytest.mark.xdist_group("private_airflow")
 def test_a_kill_of_the_supervisor_and_its_task_makes_no_second_job(private_case):
     case = private_case
     task = case.start()
@@ -211,7 +210,6 @@ def test_an_eviction_on_the_last_try_cancels_the_job(case):
     assert [job.terminated for job in case.jobs()] == [True]
 
 
-@pytest.mark.xdist_group("private_airflow")
 def test_a_long_outage_of_the_api_server_leaves_the_job_running(private_case, private_airflow):
     case = private_case
     # The pause is longer than the outage: a retry needs the API server to start.
