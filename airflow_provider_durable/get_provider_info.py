@@ -14,4 +14,6 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Durable",
         "description": "Operators that reconnect to the job they started, instead of starting it twice.",
         "versions": [__version__],
+        # `airflow durable review`, from Airflow 3.2 on; below, Airflow ignores the key.
+        "cli": ["airflow_provider_durable.review.airflow_command.get_airflow_cli_commands"],
     }
