@@ -47,6 +47,8 @@ FAST: dict[str, object] = {
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": 30,
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": 2,
     "WORKERS__MIN_HEARTBEAT_INTERVAL": 1,
+    # On a busy machine 5 s, the default, are too few, and a repeated request to start a task loses a try.
+    "WORKERS__EXECUTION_API_TIMEOUT": 60,
     "DAG_PROCESSOR__REFRESH_INTERVAL": 1,
     "DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": 1,
     # A file is parsed when it is new or changed, and else left alone.
@@ -56,6 +58,9 @@ FAST: dict[str, object] = {
     "LOGGING__COLORED_CONSOLE_LOG": False,
     "USAGE_DATA_COLLECTION__ENABLED": False,
 }
+
+
+_WARM: set[str] = set()
 
 
 @dataclass
@@ -133,6 +138,7 @@ class AirflowServer:
         }.get(name, [])
         command = [self.python, "-m", "airflow", name, *arguments]
         folder = self.home / "components"
+        _WARM.discard(self.url)
         self.components[name] = ServiceProcess.start(name, command, folder=folder, env=self.env, grace=2.0)
         self._save()
         if wait:
@@ -156,6 +162,10 @@ class AirflowServer:
             return False
         if answer.status_code != 200:
             return False
+        if component == "api-server" and self.url not in _WARM:
+            # The first request to the API for tasks takes seconds; better now than in a task's heartbeat.
+            httpx.get(f"{self.url}/execution/health", timeout=120)
+            _WARM.add(self.url)
         key = {"api-server": "metadatabase", "dag-processor": "dag_processor"}.get(component, component)
         return bool(answer.json()[key]["status"] == "healthy")
 
@@ -222,7 +232,7 @@ def _environment(
         "CORE__DAGS_FOLDER": home / "dags",
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "CORE__FERNET_KEY": urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db?timeout=60",
         "API__BASE_URL": url,
         "API__PORT": url.rpartition(":")[2],
         "API__SECRET_KEY": secrets.token_hex(16),
