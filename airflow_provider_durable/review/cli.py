@@ -24,7 +24,8 @@ DESCRIPTION = "Review Dag files: what should be durable, and what only looks so.
 EPILOG = (
     "Reads the files as text: it never imports or runs them and needs no Airflow database. "
     "Silence one place with '# noqa: CODE'. Settings can stand in pyproject.toml under "
-    f"[{config.TABLE}]."
+    # No brackets: the help formatter of Airflow's own command line takes them for markup.
+    f"{config.TABLE}."
 )
 
 

@@ -101,13 +101,17 @@ class DagFile:
         return function
 
     def in_unit_test(self, node: ast.AST) -> bool:
-        """Whether a node lies in a test function of a test file: operators are made there to try them."""
+        """Whether a node lies in a test, or its fixture, of a test file: it makes operators to try them."""
         if not self.is_test:
             return False
-        return any(
-            isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)) and outer.name.startswith("test")
-            for outer in self.tree.ancestors(node)
-        )
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, ast.ClassDef) and outer.name.startswith("Test"):
+                return True
+            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                fixture = any("fixture" in ast.unparse(decorator) for decorator in outer.decorator_list)
+                if fixture or outer.name.startswith("test"):
+                    return True
+        return False
 
     @cached_property
     def _building_functions(self) -> set[FunctionNode]:

@@ -80,6 +80,7 @@ def test_none_is_found_in_its_forms(codes, value: str) -> None:
         "uuid.uuid4()",
         '{"at": [pendulum.now()]}',
         "(row for row in rows)",
+        "pendulum.now() if rows else 0",
     ],
 )
 def test_what_json_has_no_form_for_is_found(codes, value: str) -> None:

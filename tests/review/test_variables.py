@@ -100,6 +100,7 @@ def test_a_dag_factory_is_not_task_code(codes) -> None:
         'f"watermark_{name}"',
         '"max_updated_date"',
         '"orders_hwm"',
+        '"last_id"',
         'prefix + "_last_run"',
         "LAST_SYNC",
     ],

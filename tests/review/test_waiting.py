@@ -83,6 +83,8 @@ def test_deferrable_alone_is_a_finding_where_the_default_is_not_to_wait_and_else
     ]
     assert levels("DatabricksRunNowOperator(task_id='t', deferrable=True)") == [Level.NOTE]
     assert levels("BatchOperator(task_id='t', deferrable=True)") == []
+    ours = "from airflow_provider_durable.operators.databricks import DatabricksRunNowOperator as Ours\n"
+    assert levels(ours + "Ours(task_id='t', deferrable=True)") == []
     assert levels("DatabricksRunNowOperator(task_id='t', deferrable=True, **settings)") == []
 
 

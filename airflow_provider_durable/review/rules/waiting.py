@@ -66,7 +66,8 @@ def deferrable_without_wait(dag_file: DagFile) -> Iterator[Report]:
         if known is None or task.is_taskflow or dag_file.tasks.constant(task, "deferrable") is not True:
             continue
         switch, waits = known
-        if switch in task.params or task.opaque:
+        # This package's operators refuse the pair when the Dag is parsed: nothing can slip in unseen.
+        if switch in task.params or task.opaque or catalog.is_ours(task.cls):
             continue
         message = (
             f"{task.label} defers only while {switch} is on, which is the default here; say so next to "
