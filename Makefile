@@ -54,6 +54,10 @@ OLDER := 3.3-lowest 3.2 3.1-lowest 2.11 2.11-lowest
 .venvs/%/.installed: pyproject.toml constraints/airflow-%.txt $(UV)
 	$(call install,.venvs/$*,$(if $(filter 2.11%,$*),3.12,3.13),constraints/airflow-$*.txt,--group test)
 
+# aiobotocore, which Apache's deferrable Batch operator needs, takes an older boto3.
+.venvs/bench/.installed: tests/bench/requirements.in pyproject.toml constraints/airflow-bench.txt $(UV)
+	$(call install,.venvs/bench,3.13,constraints/airflow-bench.txt,--requirements tests/bench/requirements.in)
+
 # $(call resolve,name,Airflow,how): constraints/airflow-<name>.txt, for all Pythons that this Airflow runs on.
 define resolve
 @echo "==> constraints/airflow-$(1).txt"
@@ -72,6 +76,7 @@ constraints: $(UV) ## Resolve constraints/ anew (names and versions only)
 	$(call resolve,3.1-lowest,3.1.0,--group test --resolution lowest-direct --exclude-newer 2025-11-15)
 	$(call resolve,2.11,2.11.2,--group test)
 	$(call resolve,2.11-lowest,2.11.0,--group test --resolution lowest-direct --exclude-newer 2025-11-15)
+	$(call resolve,bench,3.3.2,tests/bench/requirements.in)
 
 # --- checks ------------------------------------------------------------------------------------------
 
@@ -99,6 +104,16 @@ lint: .venv/.installed ## Check format, lint rules, types and file lengths
 format: .venv/.installed ## Format, and mend what ruff can mend by itself
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+
+# --- measuring ---------------------------------------------------------------------------------------
+
+.PHONY: bench
+bench: .venv/.installed .venvs/bench/.installed ## Measure against Apache's operators: triggerer, task, imports
+	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-triggerer
+bench-triggerer: .venv/.installed .venvs/bench/.installed ## Measure what waiting Batch jobs cost a triggerer
+	PYTHONPATH=tests $(BIN)/python -m bench --only triggerer $(ARGS)
 
 # --- the rest ----------------------------------------------------------------------------------------
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Requests under way at a time, so that a slow one delays no other.
-CONCURRENT_REQUESTS = 4
 #: Seconds in which new subscriptions gather for a first request.
 GATHER_SECONDS = 1.0
 #: Longest pause, in seconds, while the service throttles.
@@ -142,7 +140,7 @@ class Poller:
         self._loop = asyncio.get_running_loop()
         # Not the context of whichever trigger comes first: it would get everybody's log lines.
         self._context = contextvars.Context()
-        self._executor = ThreadPoolExecutor(CONCURRENT_REQUESTS, thread_name_prefix="durable-poll")
+        self._executor = ThreadPoolExecutor(service.concurrent_requests, "durable-poll")
         self._subscriptions: set[Subscription] = set()
         self._parts: deque[_Request] = deque()
         self._under_way: set[asyncio.Task[Mapping[JsonValue, str]]] = set()
@@ -232,7 +230,7 @@ class Poller:
 
     def _allowed(self) -> int:
         """While the service throttles, one request finds out whether it still does."""
-        return 1 if self._throttled else CONCURRENT_REQUESTS
+        return 1 if self._throttled else self.service.concurrent_requests
 
     def _fill(self, waiting: list[Subscription], now: float) -> list[Subscription]:
         """Return who is asked for next: the first one that waits, and who may join it."""

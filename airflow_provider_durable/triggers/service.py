@@ -31,6 +31,8 @@ class JobService(ABC):
 
     #: How many jobs one request can ask about.
     ids_per_request: ClassVar[int] = 1
+    #: Requests under way at a time. Where each asks about one job, it takes more of them to be in time.
+    concurrent_requests: ClassVar[int] = 4
     #: Seconds for which a job that was accepted may not be visible yet. One that stays out of all answers
     #: for as long is unknown to the service.
     visible_after: ClassVar[float] = 0.0

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,17 @@ def test_an_end_is_reported_within_an_interval(
         assert reported[number] <= max(start, end) + interval + requests + 1e-6
         asked = [start, *service.asked(str(number))]
         assert all(after - before <= interval + requests + 1e-6 for before, after in pairwise(asked))
+
+
+def test_a_slow_service_is_asked_no_less_often() -> None:
+    service = running(1, latency=3.0)
+
+    async def main() -> None:
+        subscribe(service)
+        await asyncio.sleep(100)
+
+    run(main)
+    assert all(after - before <= 10.0 for before, after in pairwise(service.asked("job-0")))
 
 
 def test_a_slow_request_delays_no_other() -> None:
@@ -348,16 +360,31 @@ def test_each_trigger_logs_the_failure_once_and_in_its_own_log(caplog: pytest.Lo
             raise ConnectionError("reset")
 
     service = running(2, plan=plan)
+    task: ContextVar[str] = ContextVar("task", default="nobody")
+    logs: list[tuple[str, str]] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            logs.append((task.get(), record.getMessage()))
+
+    async def trigger(job: str) -> None:
+        task.set(job)
+        await shared_poller(service).subscribe(job, 10.0, 600.0).ended
 
     async def main() -> None:
-        subscribe(service)
+        tasks = [asyncio.ensure_future(trigger(job)) for job in service.ends]
         await asyncio.sleep(30)
+        assert not any(task.done() for task in tasks)
 
     with caplog.at_level(logging.INFO, logger=poller_module.__name__):
+        poller_module.log.addHandler(handler := Handler())
         run(main)
-    texts = [record.getMessage() for record in caplog.records]
-    assert len([text for text in texts if "failed" in text and "ConnectionError: reset" in text]) == 2
-    assert len([text for text in texts if "can be read again" in text]) == 2
+        poller_module.log.removeHandler(handler)
+    failed = [(whose, text) for whose, text in logs if "ConnectionError: reset" in text]
+    again = [(whose, text) for whose, text in logs if "can be read again" in text]
+    for lines in (failed, again):
+        assert sorted(whose for whose, _ in lines) == ["job-0", "job-1"]
+        assert all(f"external_id={whose!r}" in text for whose, text in lines)
 
 
 # -- throttling ----------------------------------------------------------------------------------
@@ -414,6 +441,19 @@ def test_a_job_that_becomes_visible_late_is_waited_for() -> None:
         return await subscription.ended
 
     assert run(main) == "SUCCEEDED"
+
+
+def test_a_job_that_is_left_out_now_and_then_is_known() -> None:
+    service = FakeService()
+
+    async def main() -> bool:
+        subscription = shared_poller(service).subscribe("job", 10.0, 600.0)
+        for number in range(100):
+            await asyncio.sleep(10)
+            service.ends = {"job": FOREVER} if number % 2 else {}
+        return subscription.ended.done()
+
+    assert run(main) is False
 
 
 # -- who waits -----------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""What the durable operators cost, measured against Apache's, in one run on one machine."""

@@ -1,0 +1,151 @@
+"""
+``make bench`` and ``make bench-triggerer``: measure, show a table, draw the chart, and say RESULT.
+
+Exit code 1 when a target is missed. Takes some nine minutes, the triggerer's part alone some seven.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bench import chart, imports, overhead, triggerer
+from bench.triggerer import COUNTS, POLL_SECONDS, SECONDS, SIDES, TARGET_COUNT, Bench, Measured
+
+CHART = Path(__file__).parents[2] / "docs" / "images" / "triggerer.svg"
+Results = dict[int, dict[str, Measured]]
+
+
+def measure_triggerer(folder: Path, counts: list[int], seconds: float, progress: Progress) -> Results:
+    """Return what was measured, by number of jobs and side."""
+    results: Results = {}
+    bench = Bench(folder)
+    try:
+        for count in counts:
+            for side in SIDES:
+                tell = teller(progress, f"{count:,} jobs, {side}")
+                results.setdefault(count, {})[side] = bench.run(side, count, seconds, tell)
+                tell("done", 1.0)
+    finally:
+        bench.close()
+    return results
+
+
+def teller(progress: Progress, what: str) -> Callable[[str, float], None]:
+    """Return what a measurement tells its progress to."""
+    bar = progress.add_task(what, total=1.0, text="")
+
+    def tell(text: str, part: float) -> None:
+        progress.update(bar, completed=part, text=text)
+
+    return tell
+
+
+def triggerer_table(results: Mapping[int, Mapping[str, Measured]], seconds: float) -> Table:
+    """Return the table for people."""
+    title = f"AWS Batch jobs waiting in one event loop for {seconds:.0f} s, asked for every {POLL_SECONDS} s"
+    table = Table(title=title)
+    headings = ("jobs", "side", "requests", "CPU", "memory", "longest stall", "end to event", "longest")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "side" else "right")
+    for count, sides in results.items():
+        for side in SIDES:
+            m = sides[side]
+            late = f" ({m.unreported} of {m.ended} not yet)" if m.unreported else ""
+            table.add_row(
+                *(f"{count:,}", {"theirs": "Apache's", "ours": "ours"}[side], f"{m.requests:,}"),
+                *(f"{m.cpu:.1f} s", f"{m.memory / 1e6:,.0f} MB", f"{m.stall:.2f} s", f"{m.delay:.1f} s"),
+                f"{m.longest_delay:.1f} s{late}",
+            )
+        ratio = triggerer.compare(sides["ours"], sides["theirs"])
+        parts = (f"1/{1 / ratio[name]:.0f}" if ratio[name] else "0" for name in ("requests", "cpu", "memory"))
+        table.add_row("", "ours / theirs", *parts, "", f"{ratio['delay']:.2f}", "", end_section=True)
+    return table
+
+
+def overhead_table(measured: overhead.Overhead) -> Table:
+    """Return the table for people."""
+    table = Table(title="What it adds to a task whose job takes no time, through the API server")
+    for heading in ("", "store calls", "added"):
+        table.add_column(heading, justify="right" if heading else "left")
+    table.add_row("durable=False", "0", "0 ms")
+    table.add_row("Airflow's mixin", str(measured.airflow_store_calls), f"{measured.airflow_added_ms:.0f} ms")
+    table.add_row("durable=True", str(measured.store_calls), f"{measured.added_ms:.0f} ms")
+    return table
+
+
+def imports_table(measured: Mapping[str, tuple[float, float]]) -> Table:
+    """Return the table for people."""
+    table = Table(title=f"Import of an operator's module, median of {imports.ROUNDS} interpreters")
+    for heading in ("module", "Apache's", "ours", "ratio"):
+        table.add_column(heading, justify="right" if heading != "module" else "left")
+    for name, (ours, theirs) in measured.items():
+        table.add_row(name, f"{theirs:.3f} s", f"{ours:.3f} s", f"{ours / theirs:.3f}")
+    return table
+
+
+def main() -> int:
+    """Measure, report, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="bench", description="Measure against Apache's operators.")
+    parser.add_argument("--only", choices=("triggerer", "task", "imports"), help="one part of it")
+    parser.add_argument("--jobs", type=int, nargs="+", default=list(COUNTS), help="numbers of waiting jobs")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of each measurement")
+    options = parser.parse_args()
+    console = Console()
+    folder = Path(tempfile.mkdtemp(prefix="airflow-durable-bench-"))
+    tables: list[Table] = []
+    result: dict[str, Any] = {}
+    missed: list[str] = []
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[text]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        if options.only in (None, "triggerer"):
+            results = measure_triggerer(folder / "batch", options.jobs, options.seconds, progress)
+            ratios = {
+                count: triggerer.compare(sides["ours"], sides["theirs"]) for count, sides in results.items()
+            }
+            tables.append(triggerer_table(results, options.seconds))
+            result["triggerer"] = {str(count): ratio for count, ratio in ratios.items()}
+            if TARGET_COUNT in ratios:
+                missed += triggerer.missed(ratios[TARGET_COUNT])
+            if tuple(options.jobs) == COUNTS and options.seconds == SECONDS:
+                CHART.parent.mkdir(parents=True, exist_ok=True)
+                CHART.write_text(chart.draw(results, options.seconds, POLL_SECONDS))
+        if options.only in (None, "task"):
+            tell = teller(progress, "task")
+            cost = overhead.measure(folder / "airflow", tell)
+            tell("done", 1.0)
+            tables.append(overhead_table(cost))
+            result.update(store_calls=cost.store_calls, overhead_ms=round(cost.added_ms, 1))
+        if options.only in (None, "imports"):
+            tell = teller(progress, "imports")
+            times = imports.measure(tell)
+            tell("done", 1.0)
+            tables.append(imports_table(times))
+            result["import"] = {name: round(ours / theirs, 3) for name, (ours, theirs) in times.items()}
+            missed += imports.missed(times)
+    shutil.rmtree(folder, ignore_errors=True)
+    for table in tables:
+        console.print(table)
+    for sentence in missed:
+        console.print(f"MISSED {sentence}", style="red", soft_wrap=True, highlight=False)
+    sys.stdout.write(f"RESULT {json.dumps(result)}\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""What waiting AWS Batch jobs cost a triggerer: Apache's trigger and ours, one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from harness.airflow_server import aws_connection
+from harness.batch_service import DEFINITION, QUEUE, REGION, BatchService
+from harness.processes import LOOPBACK, ServiceProcess, accepts, free_port
+from harness.venvs import python_of, venvs_folder
+
+POLL_SECONDS = 10
+SECONDS = 60.0
+COUNTS = (100, 300, 1000)
+SIDES = ("theirs", "ours")
+#: One job in so many ends while it is waited for, at moments spread evenly over whole poll intervals.
+ENDING = 5
+FIRST_END, LAST_END = 8.0, 48.0
+
+#: At 1,000 jobs, ours divided by theirs is to be no more; the stall, in seconds, is ours.
+TARGETS = {"requests": 1 / 50, "cpu": 1 / 20, "memory": 1 / 20, "stall_s": 0.2, "delay": 1.0}
+TARGET_COUNT = 1000
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One side at one number of jobs."""
+
+    requests: int
+    cpu: float
+    memory: int
+    stall: float
+    delay: float
+    longest_delay: float
+    ended: int
+    unreported: int
+
+
+def compare(ours: Measured, theirs: Measured) -> dict[str, float]:
+    """Return ours divided by theirs; the stall of ours in seconds."""
+    return {
+        "requests": round(ours.requests / theirs.requests, 4),
+        "cpu": round(ours.cpu / theirs.cpu, 4),
+        "memory": round(ours.memory / theirs.memory, 4),
+        "stall_s": round(ours.stall, 3),
+        "delay": round(ours.delay / theirs.delay, 3),
+    }
+
+
+def missed(ratios: dict[str, float]) -> list[str]:
+    """Return the targets that are not reached, as sentences."""
+    return [
+        f"triggerer, {TARGET_COUNT} jobs: {name} is {ratios[name]:.4g}, to be at most {most:.4g}"
+        for name, most in TARGETS.items()
+        if ratios[name] > most
+    ]
+
+
+class Bench:
+    """The stand-in, and the runs against it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        port = free_port()
+        command = [python_of("moto"), str(Path(__file__).with_name("standin.py")), "--port", str(port)]
+        process = ServiceProcess.start("batch", command, folder=folder, ready=lambda: accepts(port), grace=1)
+        self.service = BatchService(f"http://{LOOPBACK}:{port}", process)
+        self.service._set_up()
+
+    def close(self) -> None:
+        self.service.stop()
+
+    def _requests(self) -> int:
+        answer: int = self.service.http.get(f"{self.service.url}/standin/requests").json()
+        return answer
+
+    def _running_jobs(self, count: int, progress: Progress) -> list[str]:
+        """Return ``count`` jobs that run for a day, submitting what is missing."""
+        jobs = [job.id for job in self.service.jobs() if job.active][:count]
+        client = self.service.client()
+        for number in range(len(jobs), count):
+            answer = client.submit_job(
+                jobName="bench",
+                jobQueue=QUEUE,
+                jobDefinition=DEFINITION,
+                parameters={"standin_seconds": "86400"},
+            )
+            jobs.append(answer["jobId"])
+            progress("submitting jobs", number / count)
+        return jobs
+
+    def _end_some(self, jobs: list[str]) -> list[str]:
+        """Have some of the jobs end in the next minute, the same number at the same moments each time."""
+        ending = random.Random(0).sample(jobs, len(jobs) // ENDING)
+        begin = time.time()
+        for number, job in enumerate(ending):
+            end = FIRST_END + (LAST_END - FIRST_END) * number / len(ending)
+            self.service.finish(job, delay=end - (time.time() - begin))
+        return ending
+
+    def run(self, side: str, count: int, seconds: float, progress: Progress) -> Measured:
+        """
+        Let ``count`` jobs wait on one side.
+
+        :param side: ``theirs`` or ``ours``
+        :param count: how many jobs
+        :param seconds: for how long
+        :param progress: is told what happens, and which part of it is done
+        """
+        jobs = self._running_jobs(count, progress)
+        file = self.folder / "jobs.json"
+        file.write_text(json.dumps(jobs))
+        reading, writing = os.pipe()
+        command = [
+            *(str(venvs_folder() / "bench" / "bin" / "python"), str(Path(__file__).with_name("side.py"))),
+            *(side, "--jobs", str(file), "--region", REGION, "--poll", str(POLL_SECONDS)),
+            *("--seconds", str(seconds), "--pipe", str(writing)),
+        ]
+        progress("starting", 0.0)
+        with (self.folder / f"{side}-{count}.log").open("w") as log:
+            process = subprocess.Popen(
+                command,
+                env=self._environment(),
+                pass_fds=[writing],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                text=True,
+            )
+        os.close(writing)
+        try:
+            with os.fdopen(reading) as lines:
+                return self._follow(process, lines, jobs, seconds, progress)
+        finally:
+            process.kill()
+            process.wait()
+
+    def _follow(
+        self, process: subprocess.Popen[str], lines: Any, jobs: list[str], seconds: float, progress: Progress
+    ) -> Measured:
+        assert process.stdin is not None
+        begin, before, ending, last = 0.0, 0, [], {}
+        for line in lines:
+            last = json.loads(line)
+            if "ready" in last:
+                ending, before, begin = self._end_some(jobs), self._requests(), time.monotonic()
+                process.stdin.write("go\n")
+                process.stdin.flush()
+            elif "cpu" not in last:
+                text = f"{last['events']} of {len(ending)} ends reported, stall {last['stall']:.2f} s"
+                progress(text, (time.monotonic() - begin) / seconds)
+        if "cpu" not in last or last["problems"]:
+            raise RuntimeError(f"the measurement failed: {last.get('problems')}; logs are in {self.folder}")
+        requests, now = self._requests() - before, time.time()
+        ends = {job.id: job.stopped_at or now for job in self.service.jobs() if job.id in set(ending)}
+        # An end that was not reported by the end of the measurement is late by at least this.
+        delays = [last["reported"].get(job, now) - end for job, end in ends.items()]
+        return Measured(
+            requests=requests,
+            cpu=last["cpu"],
+            memory=last["memory"],
+            stall=last["stall"],
+            delay=mean(delays),
+            longest_delay=max(delays),
+            ended=len(ending),
+            unreported=len(ending) - len(last["reported"]),
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Return an environment in which the only AWS is the stand-in."""
+        keep = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "AWS_"))}
+        return {
+            **keep,
+            "AIRFLOW_HOME": str(self.folder / "airflow"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            **aws_connection(self.service.url, REGION),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "NO_PROXY": LOOPBACK,
+            "no_proxy": LOOPBACK,
+        }
