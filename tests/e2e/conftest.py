@@ -24,11 +24,12 @@ from harness.processes import OWNER_VARIABLE, ServiceProcess
 #: Set it to look at logs and the database afterwards.
 KEEP_VARIABLE = "E2E_KEEP"
 CLEANER = """
-import pathlib, shutil, signal, sys, time
+import os, pathlib, shutil, signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 signal.sigwait({signal.SIGTERM})
-guards = [int(path.read_text()) for path in pathlib.Path(sys.argv[1]).rglob("*.pid")]
-deadline = time.monotonic() + 20
-while time.monotonic() < deadline and sum(pathlib.Path(f"/proc/{pid}").exists() for pid in guards) > 1:
+others = {int(path.read_text()) for path in pathlib.Path(sys.argv[1]).rglob("*.pid")} - {os.getpid()}
+deadline = time.monotonic() + 30
+while time.monotonic() < deadline and any(pathlib.Path(f"/proc/{pid}").exists() for pid in others):
     time.sleep(0.2)
 shutil.rmtree(sys.argv[1], ignore_errors=True)
 """
@@ -66,7 +67,7 @@ def stage(request):
         if not urls.exists():
             if not os.environ.get(KEEP_VARIABLE):
                 command = [sys.executable, "-S", "-c", CLEANER, str(folder)]
-                ServiceProcess.start("cleaner", command, folder=folder, grace=30)
+                ServiceProcess.start("cleaner", command, folder=folder, grace=60)
             batch = BatchService.start(folder / "batch")
             proxy = FaultProxy.start(folder / "proxy", batch.url)
             urls.write_text(json.dumps([batch.url, proxy.url, proxy.control_url]))

@@ -20,7 +20,7 @@ from harness.processes import WaitTimeout, wait_until
 from harness.task_process import TaskProcess, find_supervisor
 
 FINISHED = ("success", "failed", "skipped", "upstream_failed", "removed")
-WAIT_SECONDS = 150.0
+WAIT_SECONDS = 240.0
 
 
 class AirflowApiError(RuntimeError):
@@ -37,7 +37,7 @@ class AirflowClient:
     _token: str = field(default="", repr=False)
 
     def api(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
-        """One request to ``/api/v2/<path>``; what can safely be repeated is, while the server is busy.
+        """One request to ``/api/v2/<path>``, repeated while the server is busy ("database is locked").
 
         :raises AirflowApiError: for an answer of 400 or more
         """
@@ -98,7 +98,11 @@ class AirflowClient:
         """Start a run."""
         run_id = f"run-{secrets.token_hex(4)}"
         body = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
-        self.api("POST", f"dags/{dag_id}/dagRuns", body)
+        try:
+            self.api("POST", f"dags/{dag_id}/dagRuns", body)
+        except AirflowApiError as error:
+            if ": 409" not in str(error):  # a repeated request: there is the run already
+                raise
         return Run(self, dag_id, run_id)
 
     def set_pool(self, name: str, slots: int) -> None:

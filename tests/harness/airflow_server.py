@@ -139,7 +139,12 @@ class AirflowServer:
         command = [self.python, "-m", "airflow", name, *arguments]
         folder = self.home / "components"
         _WARM.discard(self.url)
-        self.components[name] = ServiceProcess.start(name, command, folder=folder, env=self.env, grace=2.0)
+        env = dict(self.env)
+        if name == "api-server":
+            # It writes its audit log on the event loop, which another request may need to end a transaction:
+            # with SQLite the two wait for each other until this time, in seconds, is up. Clients ask again.
+            env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = _database_url(self.home, 1)
+        self.components[name] = ServiceProcess.start(name, command, folder=folder, env=env, grace=2.0)
         self._save()
         if wait:
             self.wait_healthy(timeout)
@@ -221,6 +226,10 @@ def aws_connection(endpoint_url: str, region: str = "eu-west-1") -> dict[str, st
     return {"AIRFLOW_CONN_AWS_DEFAULT": json.dumps(connection)}
 
 
+def _database_url(home: Path, busy_seconds: float) -> str:
+    return f"sqlite:///{home}/airflow.db?timeout={busy_seconds}"
+
+
 def _environment(
     home: Path, url: str, settings: Mapping[str, object], more: Mapping[str, str]
 ) -> dict[str, str]:
@@ -232,7 +241,7 @@ def _environment(
         "CORE__DAGS_FOLDER": home / "dags",
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "CORE__FERNET_KEY": urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db?timeout=60",
+        "DATABASE__SQL_ALCHEMY_CONN": _database_url(home, 30),
         "API__BASE_URL": url,
         "API__PORT": url.rpartition(":")[2],
         "API__SECRET_KEY": secrets.token_hex(16),

@@ -125,7 +125,7 @@ class BatchService:
         answer.raise_for_status()
         return BatchJob(**answer.json())
 
-    def wait_running(self, name: str, count: int = 1, timeout: float = 90.0) -> list[BatchJob]:
+    def wait_running(self, name: str, count: int = 1, timeout: float = 240.0) -> list[BatchJob]:
         """Wait until ``count`` jobs of this name are RUNNING, and return them."""
 
         def running() -> list[BatchJob] | None:
@@ -134,7 +134,7 @@ class BatchService:
 
         return wait_until(running, lambda: f"{count} running: {self.jobs(name)}", timeout)
 
-    def wait_submitted(self, name: str, count: int = 1, timeout: float = 90.0) -> list[BatchJob]:
+    def wait_submitted(self, name: str, count: int = 1, timeout: float = 240.0) -> list[BatchJob]:
         """Wait until ``count`` jobs of this name were submitted, whatever became of them."""
 
         def submitted() -> list[BatchJob] | None:

@@ -61,11 +61,11 @@ class Rule:
         """How many requests it holds now."""
         return int(self._state()["held"])
 
-    def wait_hits(self, count: int = 1, timeout: float = 90.0) -> None:
+    def wait_hits(self, count: int = 1, timeout: float = 240.0) -> None:
         """Wait until it has acted on ``count`` requests."""
         wait_until(lambda: self.hits >= count, f"{count} hits of rule {self.id}", timeout, 0.05)
 
-    def wait_held(self, count: int = 1, timeout: float = 90.0) -> None:
+    def wait_held(self, count: int = 1, timeout: float = 240.0) -> None:
         """Wait until it holds ``count`` requests: after this the service has acted (hold_response)."""
         wait_until(lambda: self.held >= count, f"{count} held by rule {self.id}", timeout, 0.05)
 
