@@ -32,13 +32,14 @@ $(UV): constraints/bootstrap.txt
 	@.venvs/tools/bin/python -m pip install --quiet --disable-pip-version-check -r constraints/bootstrap.txt
 	@touch $@
 
-# $(call install,folder,highest Python,constraints,what): the package, editable, in an environment of its own.
+# $(call install,folder,highest Python,constraints,what else,extra): the package, editable, in an environment of
+# its own, with the extra (all of them by default).
 # An environment that is there is brought up to date, not made anew: something may be running in it.
 define install
 @echo "==> $(1), pinned by $(3)"
 @python=$$(.ci/find-python 3.10 $(2)); \
 [ -x $(1)/bin/python ] || $(UV) venv --quiet --python "$$python" $(1)
-@$(UV) pip install --python $(1)/bin/python --constraint $(3) $(4) --editable '.[all]' 2>&1 | grep -v '^ [+-]'
+@$(UV) pip install --python $(1)/bin/python --constraint $(3) $(4) --editable '.[$(or $(5),all)]' 2>&1 | grep -v '^ [+-]'
 @touch $(1)/.installed
 endef
 
@@ -114,6 +115,15 @@ bench: .venv/.installed .venvs/bench/.installed ## Measure against Apache's oper
 .PHONY: bench-triggerer
 bench-triggerer: .venv/.installed .venvs/bench/.installed ## Measure what waiting Batch jobs cost a triggerer
 	PYTHONPATH=tests $(BIN)/python -m bench --only triggerer $(ARGS)
+
+# --- the demo ----------------------------------------------------------------------------------------
+
+.venvs/demo/.installed: pyproject.toml constraints/airflow-3.3.txt $(UV)
+	$(call install,.venvs/demo,3.13,constraints/airflow-3.3.txt,--group demo --compile-bytecode,amazon)
+
+.PHONY: demo
+demo: .venvs/demo/.installed ## Kill a worker in mid-job on real Airflow; KEEP=1 leaves the UI up
+	@PYTHONPATH=tests .venvs/demo/bin/python -m demo .demo $(if $(KEEP),--keep)
 
 # --- the rest ----------------------------------------------------------------------------------------
 
