@@ -147,7 +147,8 @@ class BatchOperator(ResumableJobMixin, ApacheBatchOperator):
         self.parameters = {**parameters, aws_batch.TOKEN_PARAMETER: self.submission_token}
         try:
             with self._sending_once():
-                super().submit_job(context)
+                # Not super(): Airflow's mixin, whose submit_job is abstract, stands in between.
+                ApacheBatchOperator.submit_job(self, context)
         except AirflowException as error:
             # Apache's operator wraps whatever SubmitJob raised.
             place = f"job queue {self.job_queue!r}, job definition {self.job_definition!r}"
@@ -254,6 +255,22 @@ class BatchOperator(ResumableJobMixin, ApacheBatchOperator):
                 self._log_fetcher.stop()  # type: ignore[no-untyped-call]
                 self._log_fetcher.join()
 
+    def make_trigger(self, external_id: JsonValue, context: Context) -> Any:
+        """Return the trigger that waits together with all others of this connection."""
+        from airflow_provider_durable.triggers.batch import BatchJobTrigger
+
+        return BatchJobTrigger(
+            job_id=cast("str", external_id),
+            aws_conn_id=self.aws_conn_id,
+            region_name=self.region_name,
+            verify=self.verify,
+            botocore_config=self.botocore_config,
+            poll_interval=self.poll_interval,
+            deadline=self.job_deadline,
+            cancel_on_kill=self.cancel_on_kill,
+            poll_error_window=self.poll_error_window,
+        )
+
     def cancel_job(self, external_id: JsonValue, context: Context) -> None:
         """Send TerminateJob, which AWS accepts for jobs in any state."""
         ti = context.get("ti")
@@ -263,21 +280,25 @@ class BatchOperator(ResumableJobMixin, ApacheBatchOperator):
     # -- links and logs ------------------------------------------------------------------------
 
     def _persist_job_links(self, context: Context) -> None:
-        """Push what the links in the UI need; Airflow deletes it before each try."""
+        """Push what the links in the UI need; Airflow deletes it before each try. Best effort."""
         if self._linked_job == self._job["jobId"]:
             return
-        self._linked_job = self._job["jobId"]
-        where = {
-            "context": context,
-            "operator": self,
-            "region_name": self.hook.conn_region_name,
-            "aws_partition": self.hook.conn_partition,
-        }
-        BatchJobDetailsLink.persist(**where, job_id=self._job["jobId"])
-        if definition := self._job.get("jobDefinition"):
-            BatchJobDefinitionLink.persist(**where, job_definition_arn=definition)
-        if queue := self._job.get("jobQueue"):
-            BatchJobQueueLink.persist(**where, job_queue_arn=queue)
+        try:
+            where = {
+                "context": context,
+                "operator": self,
+                "region_name": self.hook.conn_region_name,
+                "aws_partition": self.hook.conn_partition,
+            }
+            BatchJobDetailsLink.persist(**where, job_id=self._job["jobId"])
+            if definition := self._job.get("jobDefinition"):
+                BatchJobDefinitionLink.persist(**where, job_definition_arn=definition)
+            if queue := self._job.get("jobQueue"):
+                BatchJobQueueLink.persist(**where, job_queue_arn=queue)
+        except Exception as error:  # noqa: BLE001 - the job matters more than the links to it
+            log_event(self.log, "warning", "The links to the job are not available", cause=repr(error))
+        else:
+            self._linked_job = self._job["jobId"]
 
     def _finish_logs(self, context: Context) -> None:
         """Show the log of a job that nobody watched, and link to CloudWatch. Best effort."""

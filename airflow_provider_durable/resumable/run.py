@@ -200,6 +200,9 @@ class JobRun:
 
     def _decide_without_store(self) -> tuple[Decision, str | None]:
         """Nothing is remembered: a job is known only to the process that comes back for it."""
+        if self.operator.durable:
+            with decision_span(self.operator) as span:
+                span.set_attribute("resumable.decision", "no_task_state_store")
         if not self.external_id:
             return Decision.SUBMIT, None
         read = self.status_reader()

@@ -21,6 +21,7 @@ from airflow_provider_durable.resumable import (
 
 with requires_extra("amazon"):
     from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+    from botocore.exceptions import ConnectionError as BotoConnectionError
 
 #: The job parameter that carries the token. DescribeJobs returns parameters that no placeholder uses.
 TOKEN_PARAMETER = "airflow_durable_token"  # noqa: S105 - a name, not a secret
@@ -82,7 +83,7 @@ def submission_error(error: BaseException, place: str) -> Exception:
             return SubmissionUnclearError(f"AWS Batch failed while it took the job: {error}")
         hint = " The credentials lack batch:SubmitJob." if is_denied(error) else ""
         return SubmissionRejectedError(f"AWS Batch refused the job ({place}): {error}{hint}")
-    if isinstance(error, BotoCoreError) and not isinstance(error, HTTPClientError):
+    if isinstance(error, BotoCoreError) and not isinstance(error, (HTTPClientError, BotoConnectionError)):
         return SubmissionRejectedError(f"The job was not sent to AWS Batch ({place}): {error}")
     return SubmissionUnclearError(f"AWS Batch did not answer: {type(error).__name__}: {error}")
 

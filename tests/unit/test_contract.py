@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from unit.fakes import Durable, Service, SixHooks, Store, context, make
 
 from airflow_provider_durable import ResumableJobMixin
+from unit.fakes import Durable, Service, SixHooks, Store, context, make
 
 pytestmark = pytest.mark.task_state_store
 
@@ -163,33 +163,49 @@ def test_metrics_and_span_keep_airflows_names(monkeypatch: pytest.MonkeyPatch) -
     assert counted[0][1] == {"operator": "SixHooks", "team_name": "blue"}
 
 
-def test_the_span_says_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """Spans that were opened, with their attributes."""
     from contextlib import contextmanager
 
     from opentelemetry import trace
 
-    attributes: dict[str, Any] = {}
-    names: list[str] = []
+    opened: list[tuple[str, dict[str, Any]]] = []
 
     class Span:
-        def set_attribute(self, key: str, value: Any) -> None:
-            attributes[key] = value
+        def __init__(self, attributes: dict[str, Any]) -> None:
+            self.set_attribute = attributes.__setitem__
 
     class Tracer:
         @contextmanager
         def start_as_current_span(self, name: str) -> Any:
-            names.append(name)
-            yield Span()
+            opened.append((name, {}))
+            yield Span(opened[-1][1])
 
     monkeypatch.setattr(trace, "get_tracer", lambda _: Tracer())
+    return opened
+
+
+def test_the_span_says_what_was_decided(spans: list[tuple[str, dict[str, Any]]]) -> None:
     service, store = Service(), Store()
     store.values["job_id"] = service.submit()
     make(SixHooks, service).execute(context(store, try_number=2))
-    assert names == ["resumable_job.resume_decision"]
-    assert attributes == {
-        "operator": "SixHooks",
-        "resumable.external_id_key": "job_id",
-        "resumable.external_id": "job-1",
-        "resumable.prior_status": "RUNNING",
-        "resumable.decision": "reconnect",
-    }
+    assert spans == [
+        (
+            "resumable_job.resume_decision",
+            {
+                "operator": "SixHooks",
+                "resumable.external_id_key": "job_id",
+                "resumable.external_id": "job-1",
+                "resumable.prior_status": "RUNNING",
+                "resumable.decision": "reconnect",
+            },
+        )
+    ]
+
+
+def test_the_span_says_that_there_was_no_store(spans: list[tuple[str, dict[str, Any]]]) -> None:
+    make(SixHooks).execute(context())
+    assert spans[0][1]["resumable.decision"] == "no_task_state_store"
+    make(SixHooks, durable=False).execute(context())
+    assert len(spans) == 1

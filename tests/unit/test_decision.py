@@ -41,7 +41,9 @@ def case(why: str, expected: Decision, **situation: object) -> object:
         case("nothing is stored", Decision.SUBMIT, external_id=None),
         case("an empty id is no id", Decision.SUBMIT, external_id=""),
         case("a record without an id", Decision.RECOVER, external_id=None, record=FIRST, try_number=2),
-        case("a record newer than the id", Decision.RECOVER, external_id="job-1", record=SECOND, try_number=3),
+        case(
+            "a record newer than the id", Decision.RECOVER, external_id="job-1", record=SECOND, try_number=3
+        ),
         case(
             "a record without an id, task cleared since",
             Decision.RECOVER,
@@ -61,7 +63,9 @@ def case(why: str, expected: Decision, **situation: object) -> object:
             try_number=2,
             max_tries=3,
         ),
-        case("succeeded", Decision.FINISHED, external_id="job-1", record=FIRST, state=SUCCEEDED, try_number=2),
+        case(
+            "succeeded", Decision.FINISHED, external_id="job-1", record=FIRST, state=SUCCEEDED, try_number=2
+        ),
         case(
             "succeeded, task cleared since",
             Decision.SUBMIT,
@@ -126,7 +130,9 @@ def case(why: str, expected: Decision, **situation: object) -> object:
             on_clear="resume",
         ),
         case("Airflow's id, active", Decision.RECONNECT, external_id="job-1", state=ACTIVE, try_number=2),
-        case("Airflow's id, succeeded", Decision.FINISHED, external_id="job-1", state=SUCCEEDED, try_number=2),
+        case(
+            "Airflow's id, succeeded", Decision.FINISHED, external_id="job-1", state=SUCCEEDED, try_number=2
+        ),
         case(
             "Airflow's id, succeeded, task cleared since",
             Decision.FINISHED,

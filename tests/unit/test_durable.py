@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from unit.fakes import Crash, Durable, Service, SixHooks, Store, context, make
 
 from airflow_provider_durable.resumable import (
     JobFailedError,
@@ -26,6 +25,7 @@ from airflow_provider_durable.resumable.compat import (
     AirflowRescheduleException,
     AirflowTaskTimeout,
 )
+from unit.fakes import Crash, Durable, Service, SixHooks, Store, context, make
 
 pytestmark = pytest.mark.task_state_store
 
@@ -109,6 +109,19 @@ def test_a_lost_answer_is_settled_before_anything_is_sent_again(service: Service
 def test_any_error_of_a_submission_is_settled_even_one_that_nobody_expected(service: Service) -> None:
     service.failures["submit-answer"] = [RuntimeError("pushing a link failed")]
     assert make(Durable, service).execute(context(Store())) == "result of job-1"
+
+
+def test_a_job_is_searched_for_since_its_token_was_made(service: Service) -> None:
+    """Not since the latest request: an earlier one with the token may be what started it."""
+    task, store = make(Durable, service), Store()
+    service.failures["submit"] = [Crash()]  # type: ignore[list-item]
+    with pytest.raises(Crash):
+        task.execute(context(store))
+    made = record_in(store)["requested_at"]
+    service.failures["submit"] = [Crash()]  # type: ignore[list-item]
+    with pytest.raises(Crash):
+        make(Durable, service).execute(context(store, try_number=2))
+    assert record_in(store)["requested_at"] == made < record_in(store)["submitted_at"]
 
 
 def test_an_unclear_submission_that_started_nothing_is_sent_again_with_its_token(service: Service) -> None:
@@ -284,7 +297,11 @@ def test_a_job_that_was_stopping_when_the_task_was_cleared_is_followed_by_a_new_
 
 
 def test_failing_status_requests_do_not_fail_the_wait(service: Service) -> None:
-    service.failures["status"] = [ConnectionError("reset"), TimeoutError("slow"), ServiceThrottledError("429")]
+    service.failures["status"] = [
+        ConnectionError("reset"),
+        TimeoutError("slow"),
+        ServiceThrottledError("429"),
+    ]
     assert make(Durable, service).execute(context(Store())) == "result of job-1"
 
 
@@ -466,7 +483,9 @@ def test_a_triggers_error_is_not_the_jobs_failure(service: Service) -> None:
     assert len(service.jobs) == 1
     # Had the job ended by then, the trigger's error would not matter.
     service.ends_as = "SUCCEEDED"  # type: ignore[attr-defined]
-    assert deferring(service).resume_job(context(store, try_number=2), {"status": "error"}) == "result of job-1"
+    assert (
+        deferring(service).resume_job(context(store, try_number=2), {"status": "error"}) == "result of job-1"
+    )
 
 
 def test_a_triggers_timeout_is_the_tasks(service: Service) -> None:
@@ -500,7 +519,6 @@ def test_the_trigger_can_be_told_the_deadline(service: Service) -> None:
     task = deferring(service, execution_timeout=timedelta(hours=1))
     seen: list[Any] = []
     task.make_trigger = lambda external_id, context: seen.append(task.job_deadline) or SimpleNamespace()
-    type(task).make_trigger  # noqa: B018 - the class defines one, or deferrable would be an error
     with pytest.raises(Deferred):
         task.execute(context(Store()))
     assert timedelta(minutes=59) < seen[0] - datetime.now(timezone.utc) <= timedelta(hours=1)

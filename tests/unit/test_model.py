@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from unit.fakes import Crash, Durable, Service, Store, TaskInstance, make
 
 from airflow_provider_durable.resumable import (
     JobFailedError,
@@ -24,6 +23,7 @@ from airflow_provider_durable.resumable import (
     submission,
 )
 from airflow_provider_durable.resumable.compat import AirflowRescheduleException
+from unit.fakes import Crash, Durable, Service, Store, TaskInstance, make
 
 pytestmark = pytest.mark.task_state_store
 
@@ -153,7 +153,9 @@ class World(RuleBasedStateMachine):
             # A job of before a clear, or one that was stopped, may have ended inside this very try.
             started = [job for job in self.service.jobs.values() if job.id not in known]
             if started and known:
-                self.reasons = max(self.reasons, len(self.service.jobs)) if self.stale(known) else self.reasons
+                self.reasons = (
+                    max(self.reasons, len(self.service.jobs)) if self.stale(known) else self.reasons
+                )
 
     def stale(self, known: set[str]) -> bool:
         """Whether the job before the one just started had a good reason to be followed."""

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from unit.fakes import Durable, SixHooks, Store, context, make
 
 from airflow_provider_durable import ResumableJobMixin
 from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE
 from airflow_provider_durable.resumable.compat import AirflowException, BaseOperator
 from airflow_provider_durable.resumable.parameters import Settings
+from unit.fakes import Durable, SixHooks, Store, context, make
 
 try:
     from airflow.sdk import DAG
@@ -37,7 +37,9 @@ DEFAULTS = {
 
 
 def dag(**default_args: Any) -> DAG:
-    return DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc), default_args=default_args)
+    return DAG(
+        "d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc), default_args=default_args
+    )
 
 
 def test_defaults() -> None:
@@ -92,7 +94,10 @@ def test_default_args_reach_mapped_tasks() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"mode": "sleep"}, r"Durable\(task_id='job'\): mode='sleep' is not known. Write mode='poke' or 'reschedule'"),
+        (
+            {"mode": "sleep"},
+            r"Durable\(task_id='job'\): mode='sleep' is not known. Write mode='poke' or 'reschedule'",
+        ),
         ({"on_clear": True}, "on_clear=True is not known. Write on_clear='resubmit' or 'resume'"),
         ({"on_lost_submission": "x"}, "Write on_lost_submission='resubmit' or 'fail'"),
         ({"poll_interval": 0}, "poll_interval=0 must be more than 0 seconds"),
@@ -101,10 +106,17 @@ def test_default_args_reach_mapped_tasks() -> None:
         ({"state_retention": timedelta(0)}, "Write a positive timedelta"),
         (
             {"deferrable": True, "wait_for_termination": False},
-            "deferrable=True waits for the job, wait_for_termination=False does not. Write wait_for_termination=True",
+            "deferrable=True waits for the job, wait_for_termination=False does not. "
+            "Write wait_for_termination=True",
         ),
-        ({"deferrable": True, "mode": "reschedule"}, "deferrable=True .*mode='reschedule'.* Leave one of the two out"),
-        ({"mode": "reschedule", "durable": False}, "mode='reschedule' .*durable=False.* Leave one of the two out"),
+        (
+            {"deferrable": True, "mode": "reschedule"},
+            "deferrable=True .*mode='reschedule'.* Leave one of the two out",
+        ),
+        (
+            {"mode": "reschedule", "durable": False},
+            "mode='reschedule' .*durable=False.* Leave one of the two out",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_an_error_when_the_dag_is_parsed(parameters: Any, message: str) -> None:

@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from unit.fakes import Crash, Durable, Service, SixHooks, Store, context, make
 
 from airflow_provider_durable.resumable import TaskStoppedError, stopper
 from airflow_provider_durable.resumable.compat import AirflowTaskTimeout
 from airflow_provider_durable.resumable.stop import StopAction, StopReason, choose, classify, has_try_left
+from unit.fakes import Durable, Service, SixHooks, Store, context, make
 
 durable_only = pytest.mark.task_state_store
 CANCEL, LEAVE = StopAction.CANCEL, StopAction.LEAVE
@@ -115,7 +115,7 @@ def test_a_person_cancels_and_the_intent_is_stored_first(sigterm: Any, state: st
     sigterm(task := waiting(service))
     order: list[str] = []
     plain = service.cancel
-    store.before_call = lambda name: order.append(name)  # type: ignore[assignment]
+    store.before_call = order.append  # type: ignore[assignment]
     service.cancel = lambda job_id: order.append("cancel") or plain(job_id)  # type: ignore[method-assign,func-returns-value]
     kill_soon()
     with pytest.raises(TaskStoppedError, match="a person ended the task or cleared it"):
