@@ -279,3 +279,16 @@ def test_task_ids_of_another_dag_in_the_file_are_not_mixed_up(codes) -> None:
         HEAD, ""
     )
     assert codes(dag(SUBMIT) + "\n" + third.replace("with DAG", "with DAG"), only="DUR201") == ["DUR201"]
+
+
+def test_chain_joins_two_lists_item_by_item(codes) -> None:
+    other = 'other = EmptyOperator(task_id="other")'
+    assert codes(dag(SUBMIT, WAIT, NEXT, other, "chain([submit, other], [wait, load])"), only="DUR202") == []
+    assert codes(dag(SUBMIT, WAIT, NEXT, other, "chain([submit, other], load)"), only="DUR202") == ["DUR202"]
+
+
+def test_a_sensor_watches_the_task_of_its_own_dag_when_two_have_the_same_id(codes) -> None:
+    waits = dag(
+        SUBMIT.replace("False", "True"), "GlueJobSensor(task_id='w', run_id=\"{{ ti.xcom_pull('submit') }}\")"
+    )
+    assert codes(dag(SUBMIT) + "\n" + waits.replace(HEAD, ""), only="DUR201") == []

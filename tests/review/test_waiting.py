@@ -201,3 +201,18 @@ def test_durable_false_is_airflow_s_and_not_a_message_queue_s(codes) -> None:
         assert (
             codes(IMPORTS + "SparkSubmitOperator(task_id='t', durable=False)", only="DUR231", path=path) == []
         )
+
+
+def test_the_group_s_default_args_win_over_the_dag_s(codes) -> None:
+    code = """
+with DAG("d", default_args={"retries": 0}):
+    with TaskGroup("g", default_args={"retries": 2}):
+        SparkSubmitOperator(task_id="t")
+"""
+    assert codes(IMPORTS + "from airflow.sdk import TaskGroup" + code, only="DUR230") == []
+
+
+def test_a_name_has_the_value_that_it_has_where_it_is_used(codes) -> None:
+    sensor = "S3KeySensor(task_id='t', timeout=LIMIT)\n"
+    code = f"LIMIT = 7200\n{sensor}LIMIT = 60\n{sensor}"
+    assert codes(IMPORTS + code, only="DUR220") == ["DUR220"]
