@@ -111,8 +111,6 @@ class JobTrigger(BaseTrigger):
     async def _wait(self) -> tuple[str, str]:
         """Return the event's status and message."""
         left = None if self.deadline is None else (self.deadline - utcnow()).total_seconds()
-        if left is not None and left <= 0:
-            return "timeout", f"The deadline, {self.deadline}, has passed"
         poller = shared_poller(self.service())
         subscription = poller.subscribe(self.external_id, self.poll_interval, self.poll_error_window)
         try:

@@ -448,9 +448,11 @@ def test_a_job_that_is_left_out_now_and_then_is_known() -> None:
 
     async def main() -> bool:
         subscription = shared_poller(service).subscribe("job", 10.0, 600.0)
-        for number in range(100):
-            await asyncio.sleep(10)
-            service.ends = {"job": FOREVER} if number % 2 else {}
+        for _ in range(50):
+            service.ends = {}
+            await asyncio.sleep(8)
+            service.ends = {"job": FOREVER}
+            await asyncio.sleep(12)
         return subscription.ended.done()
 
     assert run(main) is False
