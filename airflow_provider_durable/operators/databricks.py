@@ -311,6 +311,7 @@ class DatabricksRunNowOperator(_DatabricksRun, ApacheRunNowOperator):  # type: i
     external_id_key = "databricks_run_now_id"
     _apache = ApacheRunNowOperator
     _method = "run_now"
+    _repaired = False
 
     if TYPE_CHECKING:
         repair_run: bool
@@ -323,6 +324,7 @@ class DatabricksRunNowOperator(_DatabricksRun, ApacheRunNowOperator):  # type: i
 
         Here and not with the request: once a submission is recorded there may be a run of its own.
         """
+        self._repaired = False
         details = super().prepare_submission(context)
         job_id = (self._payload or {})["job_id"]
         if self.cancel_previous_runs:
@@ -366,6 +368,8 @@ class DatabricksRunNowOperator(_DatabricksRun, ApacheRunNowOperator):  # type: i
                 raise
             log_event(self.log, "error", "Databricks refused to repair the run", cause=str(error))
             return False
+        self._repaired = True
+        self._note(repaired=True)
         return True
 
     def _latest_repair(self) -> int | None:
@@ -382,8 +386,13 @@ class DatabricksRunNowOperator(_DatabricksRun, ApacheRunNowOperator):  # type: i
         later one, the request arrived, whatever became of its answer.
         """
         run = self._job_run
-        if run is None or run.record is None:
-            return latest is not None
+        if self._repaired or run is None or run.record is None:
+            return self._repaired or latest is not None
         if "repair_base" not in run.details:
-            run.save(replace(run.record, details={**run.details, "repair_base": latest or 0}))
-        return run.details["repair_base"] != (latest or 0)
+            self._note(repair_base=latest or 0)
+        return bool(run.details.get("repaired")) or run.details["repair_base"] != (latest or 0)
+
+    def _note(self, **facts: JsonValue) -> None:
+        """Remember something of the submission at hand."""
+        if (run := self._job_run) is not None and run.record is not None:
+            run.save(replace(run.record, details={**run.details, **facts}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -232,3 +233,56 @@ def test_a_task_that_apaches_operator_deferred_is_taken_up(api: JobsApi, store: 
     run_id = api.start(**SUCCEEDED)
     event = {"run_id": run_id, "run_page_url": "x", "run_state": json.dumps(SUCCEEDED["state"]), "errors": []}
     assert operator().execute_complete(context(store), event) == run_id
+
+
+# -- what only newer versions of the provider have ---------------------------------------------
+
+
+def since(operator_class: type[Any], parameter: str) -> pytest.MarkDecorator:
+    known = parameter in inspect.signature(operator_class.__init__).parameters
+    return pytest.mark.skipif(not known, reason=f"this version of the provider has no {parameter}")
+
+
+@since(ApacheRunNowOperator, "openlineage_inject_parent_job_info")
+@pytest.mark.parametrize("path", ["runs/submit", "run-now"])
+def test_openlineage_is_injected_as_apache_does(
+    api: JobsApi, store: Store, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    from airflow.providers.databricks.utils import openlineage
+
+    def inject_job(job: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {**job, "new_cluster": {"spark_conf": {"spark.openlineage.parentJobName": "dag.load"}}}
+
+    def inject_parameters(job_parameters: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {**job_parameters, "ol_parent": "dag.load"}
+
+    monkeypatch.setattr(openlineage, "inject_openlineage_properties_into_databricks_job", inject_job)
+    monkeypatch.setattr(
+        openlineage, "inject_openlineage_context_into_databricks_job_parameters", inject_parameters
+    )
+    operator(path, openlineage_inject_parent_job_info=True).execute(context(store))
+    (sent,) = api.sent(path)
+    assert "dag.load" in json.dumps(sent)
+
+
+@since(ApacheRunNowOperator, "forward_dag_params")
+@pytest.mark.parametrize(("forward", "expected"), [(True, {"day": "1"}), (False, None)])
+def test_dag_params_are_forwarded_as_apache_does(
+    api: JobsApi, store: Store, forward: bool, expected: dict[str, str] | None
+) -> None:
+    operator("run-now", params={"day": "1"}, forward_dag_params=forward).execute(context(store))
+    assert api.sent("run-now")[0].get("job_parameters") == expected
+
+
+@since(ApacheSubmitRunOperator, "environments")
+def test_json_may_be_a_string(api: JobsApi, store: Store) -> None:
+    body = {"notebook_task": TASK, "idempotency_token": "mine"}
+    operator(notebook_task=None, json=json.dumps(body)).execute(context(store))
+    assert api.sent("runs/submit") == [{**body, "run_name": "load"}]
+
+
+@since(ApacheSubmitRunOperator, "environments")
+def test_a_string_that_is_no_object_is_a_clear_error(api: JobsApi, store: Store) -> None:
+    with pytest.raises(Exception, match="must resolve to a mapping"):
+        operator(json="[1, 2]").execute(context(store))
+    assert api.calls == []

@@ -56,7 +56,6 @@ def fails_once(api: JobsApi) -> JobsApi:
 # -- repair ------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("store")
 def test_a_failed_run_is_repaired_and_the_task_succeeds(fails_once: JobsApi, store: Store) -> None:
     task = operator("run-now", repair_run=True, job_parameters={"day": "1"})
     assert [task.execute(context(store))] == list(fails_once.runs)
@@ -71,6 +70,28 @@ def test_a_run_is_repaired_once(api: JobsApi, store: Store) -> None:
         operator("run-now", repair_run=True).execute(context(store))
     assert len(api.sent("runs/repair")) == 1
     assert len(api.runs) == 1
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_run_is_repaired_once_even_if_its_history_does_not_show_it(
+    api: JobsApi, store: Store, monkeypatch: pytest.MonkeyPatch, deferrable: bool
+) -> None:
+    from airflow.providers.databricks.hooks.databricks import DatabricksHook
+
+    monkeypatch.setattr(DatabricksHook, "get_latest_repair_id", lambda *_: None)
+    api.ends = lambda run: run.update(FAILED)
+    if not deferrable or not HAS_TASK_STATE_STORE:
+        with pytest.raises(JobFailedError):
+            operator("run-now", repair_run=True).execute(context(store))
+    else:
+        with pytest.raises(Deferred):
+            deferring(repair_run=True).execute(context(store))
+        for ends in (Deferred, JobFailedError):
+            for run in api.runs.values():
+                run.update(FAILED)
+            with pytest.raises(ends):
+                deferring(repair_run=True).execute_complete(context(store), {"status": "failed"})
+    assert len(api.sent("runs/repair")) == 1
 
 
 def test_without_repair_run_nothing_is_repaired(api: JobsApi, store: Store) -> None:
