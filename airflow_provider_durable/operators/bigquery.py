@@ -132,10 +132,8 @@ class BigQueryInsertJobOperator(ResumableJobMixin, ApacheBigQueryInsertJobOperat
             try:
                 self.configuration = json.loads(configuration)
             except ValueError as error:
-                raise ValueError(
-                    f"{self._where}: configuration was rendered to {configuration[:80]!r}, which is no JSON: "
-                    f"{error}."
-                ) from error
+                shown = f"configuration was rendered to {configuration[:80]!r}, which is no JSON"
+                raise ValueError(f"{self._where}: {shown}: {error}.") from error
         self._check(rendered=True)
         earlier = self.submission_details
         if "prefix" in earlier and "location" not in earlier:
@@ -174,8 +172,7 @@ class BigQueryInsertJobOperator(ResumableJobMixin, ApacheBigQueryInsertJobOperat
         """
         Send jobs.insert with an id that holds the token.
 
-        The Google client repeats the request by itself, which the id makes harmless: a repeat is answered
-        409, and the job of this id is ours.
+        The Google client repeats the request by itself; a repeat is answered 409, and the job is ours.
 
         :return: the job id
         :raises SubmissionRejectedError: BigQuery said no, or the id is somebody else's
@@ -385,14 +382,17 @@ class BigQueryInsertJobOperator(ResumableJobMixin, ApacheBigQueryInsertJobOperat
         """Take ``job`` for the one at hand: listeners and OpenLineage read these attributes."""
         self._job = job
         self.job_id, self.project_id, self.location = job.job_id, job.project, job.location
-        state = (job.job_id, job.state == "DONE")
-        ti: Any = context.get("ti")
+        # Again when it is done, as only then a query's destination is known for certain.
+        state, ti = (job.job_id, job.state == "DONE"), context.get("ti")
         if ti is None or self._linked == state:
             return
-        # Again when it is done, as only then a script's or query's destination is known for certain.
-        self._linked = state
         place = {"project_id": job.project, "location": job.location}
-        ti.xcom_push(key="job_id_path", value=f"{job.project}:{job.location or 'US'}:{job.job_id}")
-        ti.xcom_push(key=BigQueryJobDetailLink.key, value={**place, "job_id": job.job_id})
-        for table in bigquery.tables_of(job):
-            ti.xcom_push(key=BigQueryTableLink.key, value=table)
+        try:
+            ti.xcom_push(key="job_id_path", value=f"{job.project}:{job.location or 'US'}:{job.job_id}")
+            ti.xcom_push(key=BigQueryJobDetailLink.key, value={**place, "job_id": job.job_id})
+            for table in bigquery.tables_of(job):
+                ti.xcom_push(key=BigQueryTableLink.key, value=table)
+        except Exception as error:  # noqa: BLE001 - the job matters more than the links to it
+            log_event(self.log, "warning", "The links to the job are not available", cause=repr(error))
+        else:
+            self._linked = state

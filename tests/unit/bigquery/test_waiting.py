@@ -252,3 +252,14 @@ def test_the_links_of_apaches_operator_work(bigquery: FakeBigQuery, store: Store
     assert f"1s{PROJECT}!2s{bigquery.only_id}!3s{TOKYO}" in detail
     link = BigQueryTableLink.format_str.format(**ctx["ti"].xcoms[BigQueryTableLink.key])
     assert "project=another&d=lake&p=another" in link
+
+
+def test_links_that_cannot_be_pushed_do_not_matter(bigquery: FakeBigQuery, store: Store) -> None:
+    ctx = context(store)
+
+    def refuse(**_: Any) -> None:
+        raise ConnectionError("no server")
+
+    ctx["ti"].xcom_push = refuse
+    assert make().execute(ctx) == bigquery.only_id
+    assert bigquery.methods().count("insert") == 1
