@@ -93,8 +93,11 @@ def airflow(stage):
 
 
 @pytest.fixture
-def private_airflow(stage):
-    """An Airflow for a test that stops parts of it; one such test at a time, in all pytest processes."""
+def private_airflow(stage, airflow):
+    """An Airflow for a test that stops parts of it; one such test at a time, in all pytest processes.
+
+    Started after the shared one, for which most tests wait.
+    """
     with FileLock(stage.folder / "private.use"):
         server = _start_once(
             stage,

@@ -105,6 +105,10 @@ class AirflowClient:
                 raise
         return Run(self, dag_id, run_id)
 
+    def pause(self, dag_id: str, paused: bool = True) -> None:
+        """Pause a Dag, or go on: a running task runs on, but nothing new starts, retries neither."""
+        self.api("PATCH", f"dags/{dag_id}", {"is_paused": paused})
+
     def set_pool(self, name: str, slots: int) -> None:
         """Make a pool, or change its size."""
         body = {"name": name, "slots": slots, "description": "", "include_deferred": False}
