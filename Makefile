@@ -74,9 +74,9 @@ constraints: $(UV) ## Resolve constraints/ anew (names and versions only)
 	$(call resolve,3.3,3.3.2,--group dev)
 	$(call resolve,3.3-lowest,3.3.0,--group test --resolution lowest-direct --exclude-newer 2026-08-01)
 	$(call resolve,3.2,3.2.2,--group test)
-	$(call resolve,3.1-lowest,3.1.0,--group test --resolution lowest-direct --exclude-newer 2025-11-15)
+	$(call resolve,3.1-lowest,3.1.0,--group test --resolution lowest-direct --exclude-newer 2025-10-26)
 	$(call resolve,2.11,2.11.2,--group test)
-	$(call resolve,2.11-lowest,2.11.0,--group test --resolution lowest-direct --exclude-newer 2025-11-15)
+	$(call resolve,2.11-lowest,2.11.0,--group test --resolution lowest-direct --exclude-newer 2025-10-26)
 	$(call resolve,bench,3.3.2,tests/bench/requirements.in)
 
 # --- checks ------------------------------------------------------------------------------------------
