@@ -19,24 +19,29 @@ from werkzeug.serving import BaseWSGIServer
 
 
 class CountingApplication(batch_standin.Application):
-    """The stand-in's application, with ``/standin/requests``: how many DescribeJobs there were."""
+    """The stand-in's application, with ``/standin/asked``: how many DescribeJobs, about how many jobs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.requests = 0
+        self.asked: set[str] = set()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         """Answer one request."""
         path = environ.get("PATH_INFO", "")
         if path == "/v1/describejobs":
+            wanted = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))["jobs"]
             with batch_standin.LOCK:
                 self.requests += 1
-            wanted = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))["jobs"]
+                self.asked.update(wanted)
             assert len(wanted) <= batch_standin.DESCRIBE_LIMIT
             jobs = [batch_standin.JOBS[job].describe() for job in wanted if job in batch_standin.JOBS]
             data = json.dumps({"jobs": jobs}).encode()
-        elif path == "/standin/requests":
-            data = json.dumps(self.requests).encode()
+        elif path == "/standin/asked":
+            with batch_standin.LOCK:
+                data = json.dumps({"requests": self.requests, "jobs": len(self.asked)}).encode()
+                if environ["REQUEST_METHOD"] == "DELETE":
+                    self.requests, self.asked = 0, set()
         else:
             return super().__call__(environ, start_response)
         start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(data)))])

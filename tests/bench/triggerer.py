@@ -22,6 +22,8 @@ POLL_SECONDS = 10
 SECONDS = 60.0
 COUNTS = (100, 300, 1000)
 SIDES = ("theirs", "ours")
+#: Longest start, in seconds; what has not been asked for by then is waited for no longer.
+LONGEST_START = 240.0
 #: One job in so many ends while it is waited for, at moments spread evenly over whole poll intervals.
 ENDING = 5
 FIRST_END, LAST_END = 8.0, 48.0
@@ -35,8 +37,15 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Measured:
-    """One side at one number of jobs."""
+    """
+    One side at one number of jobs.
 
+    It starts when the triggers do, and is measured from when each job has been asked for once: before,
+    Apache's side creates a client for each. Memory and stall are those of the whole time.
+    """
+
+    start_seconds: float
+    start_cpu: float
     requests: int
     cpu: float
     memory: int
@@ -81,8 +90,10 @@ class Bench:
     def close(self) -> None:
         self.service.stop()
 
-    def _requests(self) -> int:
-        answer: int = self.service.http.get(f"{self.service.url}/standin/requests").json()
+    def _asked(self, *, anew: bool = False) -> dict[str, int]:
+        """Return how many requests there were, about how many jobs; ``anew`` counts from zero then."""
+        method = "DELETE" if anew else "GET"
+        answer: dict[str, int] = self.service.http.request(method, f"{self.service.url}/standin/asked").json()
         return answer
 
     def _running_jobs(self, count: int, progress: Progress) -> list[str]:
@@ -150,23 +161,36 @@ class Bench:
         self, process: subprocess.Popen[str], lines: Any, jobs: list[str], seconds: float, progress: Progress
     ) -> Measured:
         assert process.stdin is not None
-        begin, before, ending, last = 0.0, 0, [], {}
+        ending: list[str] = []
+        last: dict[str, Any] = {}
+        begin, measuring = time.monotonic(), None
         for line in lines:
-            last = json.loads(line)
+            last, now = json.loads(line), time.monotonic()
             if "ready" in last:
-                ending, before, begin = self._end_some(jobs), self._requests(), time.monotonic()
-                process.stdin.write("go\n")
-                process.stdin.flush()
-            elif "cpu" not in last:
+                self._asked(anew=True)
+                begin = now
+                print("go", file=process.stdin, flush=True)
+            elif "cpu" in last:
+                break
+            elif measuring is not None:
                 text = f"{last['events']} of {len(ending)} ends reported, stall {last['stall']:.2f} s"
-                progress(text, (time.monotonic() - begin) / seconds)
-        if "cpu" not in last or last["problems"]:
+                progress(text, (now - measuring) / seconds)
+            else:
+                asked = self._asked()["jobs"]
+                progress(f"{asked} asked for", 0.0)
+                if asked == len(jobs) or now - begin > LONGEST_START:
+                    ending, measuring = self._end_some(jobs), time.monotonic()
+                    self._asked(anew=True)
+                    print("measure", file=process.stdin, flush=True)
+        if "cpu" not in last or last["problems"] or measuring is None:
             raise RuntimeError(f"the measurement failed: {last.get('problems')}; logs are in {self.folder}")
-        requests, now = self._requests() - before, time.time()
+        requests, now = self._asked()["requests"], time.time()
         ends = {job.id: job.stopped_at or now for job in self.service.jobs() if job.id in set(ending)}
         # An end that was not reported by the end of the measurement is late by at least this.
         delays = [last["reported"].get(job, now) - end for job, end in ends.items()]
         return Measured(
+            start_seconds=measuring - begin,
+            start_cpu=last["start_cpu"],
             requests=requests,
             cpu=last["cpu"],
             memory=last["memory"],

@@ -55,6 +55,19 @@ def test_jobs_are_asked_for_together(jobs: int) -> None:
     assert service.between(0, 100) <= math.ceil(99 / 9) * whole
 
 
+def test_pollers_that_began_together_come_to_ask_apart() -> None:
+    services = [running(1, name=str(number)) for number in range(20)]
+
+    async def main() -> None:
+        for service in services:
+            subscribe(service)
+        await asyncio.sleep(100)
+
+    run(main)
+    last = [service.asked("job-0")[-1] for service in services]
+    assert max(last) - min(last) > 1.0
+
+
 @pytest.mark.parametrize("jobs", [70, 350])
 def test_triggers_that_began_apart_come_to_ask_together(jobs: int) -> None:
     service = running(jobs)
