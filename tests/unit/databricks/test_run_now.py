@@ -137,6 +137,16 @@ def test_a_repair_whose_answer_is_lost_is_not_requested_again(
 
 
 @needs_store
+def test_a_run_that_apaches_operator_submitted_and_repaired_is_not_repaired_again(
+    api: JobsApi, store: Store
+) -> None:
+    history = [{"type": "ORIGINAL"}, {"type": "REPAIR", "id": 901}]
+    old = store.values[KEY] = api.start(**FAILED, repair_history=history)
+    assert operator("run-now", repair_run=True).execute(context(store, try_number=2)) != old
+    assert api.sent("runs/repair") == []
+
+
+@needs_store
 def test_an_earlier_repair_by_a_person_is_named_in_the_request(fails_once: JobsApi, store: Store) -> None:
     def ends(run: dict[str, Any]) -> None:
         # A person repairs the run while it goes on; it fails, and succeeds when it was repaired again.
