@@ -16,7 +16,7 @@ import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -158,7 +158,7 @@ class AirflowServer:
     def wait_healthy(self, timeout: float = 120.0) -> None:
         """Wait until the API server says that the running components are healthy."""
         for name, process in self.components.items():
-            process.wait_ready(lambda name=name: self._healthy(name), timeout)
+            process.wait_ready(partial(self._healthy, name), timeout)
 
     def _healthy(self, component: str) -> bool:
         try:
