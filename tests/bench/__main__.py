@@ -56,7 +56,9 @@ def teller(progress: Progress, what: str) -> Callable[[str, float], None]:
 def triggerer_table(results: Mapping[int, Mapping[str, Measured]], seconds: float) -> Table:
     """Return the table for people."""
     title = f"AWS Batch jobs waiting in one event loop for {seconds:.0f} s, asked for every {POLL_SECONDS} s"
-    caption = "start: until each job was asked for once. asked: requests. late: from a job's end to the trigger's event."
+    caption = (
+        "start: until each job was asked for once. asked: requests. late: from a job's end to the event."
+    )
     table = Table(title=title, caption=caption)
     headings = ("jobs", "side", "start", "asked", "CPU", "memory", "stall", "late", "at most")
     for heading in headings:
