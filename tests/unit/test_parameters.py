@@ -106,8 +106,7 @@ def test_default_args_reach_mapped_tasks() -> None:
         ({"state_retention": timedelta(0)}, "Write a positive timedelta"),
         (
             {"deferrable": True, "wait_for_termination": False},
-            "deferrable=True waits for the job, wait_for_termination=False does not. "
-            "Write wait_for_termination=True",
+            "deferrable=True waits .*, wait_for_termination=False does not. Write wait_for_termination=True",
         ),
         (
             {"deferrable": True, "mode": "reschedule"},
