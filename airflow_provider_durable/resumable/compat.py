@@ -28,6 +28,11 @@ else:
     try:
         from airflow.sdk import Context
         from airflow.sdk.bases.operator import BaseOperator, BaseOperatorMeta
+    except ImportError:  # Airflow 2
+        from airflow.models.baseoperator import BaseOperator, BaseOperatorMeta
+        from airflow.utils.context import Context
+
+    try:
         from airflow.sdk.configuration import conf
         from airflow.sdk.exceptions import (
             AirflowException,
@@ -35,7 +40,7 @@ else:
             AirflowRescheduleException,
             AirflowTaskTimeout,
         )
-    except ImportError:  # Airflow 2
+    except ImportError:  # Airflow below 3.2
         from airflow.configuration import conf
         from airflow.exceptions import (
             AirflowException,
@@ -43,8 +48,6 @@ else:
             AirflowRescheduleException,
             AirflowTaskTimeout,
         )
-        from airflow.models.baseoperator import BaseOperator, BaseOperatorMeta
-        from airflow.utils.context import Context
 
     try:
         from airflow.sdk.bases.resumablejobmixin import ResumableJobMixin as AirflowResumableJobMixin
