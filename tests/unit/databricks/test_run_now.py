@@ -294,6 +294,14 @@ def test_a_job_name_is_looked_up_once_and_remembered(api: JobsApi, store: Store)
     assert len(api.sent("list")) == 1
 
 
+def test_a_task_that_runs_twice_in_one_process_still_knows_the_name(api: JobsApi) -> None:
+    task = operator("run-now", job_id=None, job_name="nightly", durable=False)
+    for job_id in (7, 8):
+        api.jobs = {"nightly": job_id}
+        task.execute(context())
+    assert [body["job_id"] for body in api.sent("run-now")] == [7, 8]
+
+
 @needs_store
 def test_a_new_submission_looks_the_name_up_again(api: JobsApi, store: Store) -> None:
     api.jobs = {"nightly": 7}

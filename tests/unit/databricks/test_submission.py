@@ -52,6 +52,20 @@ def test_a_first_run_submits_once_waits_and_returns_the_run_id(api: JobsApi, sto
     assert ctx["ti"].xcoms == {"run_id": run_id, "run_page_url": url, "job_id": 7}
 
 
+@BOTH
+def test_the_link_is_there_while_the_run_goes_on(api: JobsApi, store: Store, path: str) -> None:
+    ctx, seen = context(store), []
+
+    def ends(run: dict[str, Any]) -> None:
+        seen.append(dict(ctx["ti"].xcoms))
+        if len(seen) > 1:
+            run.update(SUCCEEDED)
+
+    api.ends = ends
+    operator(path).execute(ctx)
+    assert [list(xcoms) for xcoms in seen] == [[], ["run_id", "run_page_url", "job_id"]]
+
+
 @needs_store
 @BOTH
 def test_the_plain_run_id_is_stored_under_the_key_of_apaches_operator(
