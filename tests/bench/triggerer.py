@@ -23,7 +23,7 @@ SECONDS = 60.0
 COUNTS = (100, 300, 1000)
 SIDES = ("theirs", "ours")
 #: Longest start, in seconds; what has not been asked for by then is waited for no longer.
-LONGEST_START = 240.0
+LONGEST_START = 600.0
 #: One job in so many ends while it is waited for, at moments spread evenly over whole poll intervals.
 ENDING = 5
 FIRST_END, LAST_END = 8.0, 48.0
