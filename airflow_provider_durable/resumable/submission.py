@@ -80,7 +80,7 @@ def recover(run: JobRun) -> bool:
         _lost(run, record, str(error))
         return True
     if found is None:
-        log_event(op.log, "info", "The submission started no job; sending it again", token=record.token)
+        log_event(op.log, "info", "The submission started no job; sending it again")
         submit(run, resend=record)
         return True
     _found(run, found)
