@@ -160,6 +160,7 @@ def test_a_job_that_a_409_names_may_take_a_moment_to_be_found(bigquery: FakeBigQ
     bigquery.lost["insert"] = [BROKEN]
     bigquery.planned["get"] = [refusal(404, "notFound"), refusal(404, "notFound")]
     assert make().execute(context(store)) == bigquery.only_id
+    assert bigquery.methods()[:5] == ["insert", "insert", "get", "get", "get"]
 
 
 def test_an_answer_that_is_unclear_is_settled_before_anything_is_sent_again(

@@ -151,6 +151,20 @@ def _defer(task: Any, ctx: Any) -> tuple[Any, Any]:
     return asked[0]  # type: ignore[no-any-return]
 
 
+@needs_store
+def test_a_task_that_leaves_its_worker_comes_back_to_where_the_job_is(
+    bigquery: FakeBigQuery, store: Store
+) -> None:
+    from airflow_provider_durable.resumable.compat import AirflowRescheduleException
+
+    bigquery.ends_after = 1
+    for _ in range(2):
+        with pytest.raises(AirflowRescheduleException):
+            make(mode="reschedule").execute(context(store))
+    assert make(mode="reschedule").execute(context(store)) == bigquery.only_id
+    assert bigquery.requests == [("insert", None), ("get", TOKYO), ("get", TOKYO)]
+
+
 def test_a_deferral_without_a_store_asks_where_the_job_is(bigquery: FakeBigQuery) -> None:
     bigquery.ends_after = None
     trigger, resume = _defer(make(deferrable=True), context())
