@@ -215,6 +215,10 @@ def test_a_deferred_task_outlives_its_triggerer(case, airflow):
 def test_marking_a_deferred_task_failed_cancels_the_run(case):
     task = case.submit(deferrable=True)
     task.wait("deferred")
+    run_id = stored_id(case, task)
+    # The worker asks once or twice; the rest is the triggerer, which has to have the task before it can act.
+    asked = f"/runs/get[?]run_id={run_id}$"
+    case.wait(lambda: case.proxy.count(asked) > 3, "the triggerer watches the run")
     task.mark("failed")
     wait_until(lambda: only(case).cancelled, "the run is cancelled", timeout=60)
 
