@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 if TYPE_CHECKING:
     from bench.triggerer import Measured
 
-WIDTH, PANEL_HEIGHT, LEFT, BAR, ROW = 760, 190, 74, 15, 44
+WIDTH, PANEL_HEIGHT, LEFT, BAR, ROW = 760, 180, 92, 15, 44
 COLOURS = {"theirs": "#9aa5b1", "ours": "#0b6e4f"}
 NAMES = {"theirs": "Apache's BatchJobTrigger", "ours": "airflow-provider-durable"}
 
@@ -40,7 +40,7 @@ def draw(results: Mapping[int, Mapping[str, Measured]], seconds: float, poll: in
     :param seconds: how long each measurement took
     :param poll: seconds between two status requests
     """
-    height = 84 + PANEL_HEIGHT * 2
+    height = 70 + PANEL_HEIGHT * 2
     heading = f"AWS Batch jobs waiting in one triggerer: {seconds:.0f} s, asked for every {poll} s"
     font = 'font-family="system-ui, sans-serif" font-size="12" fill="#1f2933"'
     parts = [
