@@ -63,6 +63,7 @@ class BatchOperator(ResumableJobMixin, ApacheBatchOperator):
 
     external_id_key = "batch_job_id"
     resume_method = "execute_complete"
+    event_id_key = "job_id"
 
     def __init__(
         self, *, wait_for_termination: bool = NOT_GIVEN, wait_for_completion: bool = NOT_GIVEN, **kwargs: Any
@@ -122,9 +123,6 @@ class BatchOperator(ResumableJobMixin, ApacheBatchOperator):
         submitted_at: str | None = None,
     ) -> Any:
         """Take up the wait after a deferral, also after one that Apache's operator began."""
-        store = context.get("task_state_store") if self.durable else None
-        if external_id is None and event and not (store and store.get(self.external_id_key)):
-            external_id = event.get("job_id")
         return self.resume_job(context, event, external_id, submitted_at)
 
     # -- submit --------------------------------------------------------------------------------

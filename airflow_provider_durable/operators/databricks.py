@@ -53,6 +53,7 @@ class _DatabricksRun(ResumableJobMixin):
 
     poll_interval_parameter = "polling_period_seconds"
     resume_method = "execute_complete"
+    event_id_key = "run_id"
     #: The class of Apache's that builds the request, and the hook's method that sends it.
     _apache: ClassVar[type[Any]]
     _method: ClassVar[str]
@@ -108,9 +109,6 @@ class _DatabricksRun(ResumableJobMixin):
         submitted_at: str | None = None,
     ) -> Any:
         """Take up the wait after a deferral, also after one that Apache's operator began."""
-        store = context.get("task_state_store") if self.durable else None
-        if external_id is None and event and not (store and store.get(self.external_id_key)):
-            external_id = event.get("run_id")
         return self.resume_job(context, event, external_id, submitted_at)
 
     # -- submit --------------------------------------------------------------------------------

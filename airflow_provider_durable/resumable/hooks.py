@@ -51,6 +51,9 @@ class JobHooks:
 
     #: The method that Airflow calls after a deferral; it calls ``resume_job``.
     resume_method: ClassVar[str] = "resume_job"
+    #: What the trigger of Apache's operator calls the job's id in its event: a deferral that began before
+    #: the Dag moved over ends here.
+    event_id_key: ClassVar[str] = "external_id"
     #: The parameter that holds the seconds between two status requests.
     poll_interval_parameter: ClassVar[str] = "poll_interval"
     #: The parameter that says whether to wait for the end of the job.

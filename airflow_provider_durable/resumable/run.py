@@ -25,7 +25,7 @@ from airflow_provider_durable.resumable.parameters import Settings
 from airflow_provider_durable.resumable.poll import StatusReader, jitter
 from airflow_provider_durable.resumable.record import JobStore, utcnow
 from airflow_provider_durable.resumable.stopper import Stopper
-from airflow_provider_durable.resumable.submission import recover, submit
+from airflow_provider_durable.resumable.submission import adopt, recover, submit
 from airflow_provider_durable.resumable.telemetry import count, decision_span, report
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class JobRun:
         :raises JobFailedError: the job ended without success
         """
         try:
-            self._load()
+            self._load(event)
             while True:
                 decision, status = self._decide()
                 if decision is Decision.FINISHED:
@@ -168,12 +168,16 @@ class JobRun:
         finally:
             self.is_done = True
 
-    def _load(self) -> None:
-        if self.store is None or self.external_id:
+    def _load(self, event: Mapping[str, Any] | None) -> None:
+        """Learn of the job: from the store, or from the event of a trigger that was not ours."""
+        if self.store is None:
+            self.external_id = self.external_id or (event or {}).get(self.operator.event_id_key)
             return
-        self.external_id = self.store.load_id()
+        self.external_id = self.external_id or self.store.load_id()
         if self.keeps_record and (record := self.store.load_record()):
             self._know(record)
+        if event and not self.external_id and self.record is None:
+            adopt(self, event.get(self.operator.event_id_key))
 
     def _result(self) -> Any:
         if not self.settings.waits:

@@ -41,18 +41,16 @@ def submit(run: JobRun, *, resend: SubmissionRecord | None = None) -> None:
     :param run: the try
     :param resend: the record of a submission that started no job: sent again, under its token
     """
-    op, earlier, now = run.operator, run.record, utcnow()
-    details = op.prepare_submission(run.context)
-    record = SubmissionRecord(
-        token=resend.token if resend else new_token(),
-        submission=resend.submission if resend else (earlier.submission + 1 if earlier else 1),
-        try_number=run.situation.try_number,
-        max_tries=run.situation.max_tries,
-        requested_at=resend.requested_at if resend else now,
-        submitted_at=now,
-        previous_id=run.external_id,
-        details=details,
+    earlier = run.record
+    record = replace(
+        _new_record(run),
+        submission=earlier.submission + 1 if earlier else 1,
+        details=run.operator.prepare_submission(run.context),
     )
+    if resend:
+        record = replace(
+            record, token=resend.token, submission=resend.submission, requested_at=resend.requested_at
+        )
     run.save(record)
     try:
         external_id = _request(run)
@@ -61,6 +59,32 @@ def submit(run: JobRun, *, resend: SubmissionRecord | None = None) -> None:
         run.forget(record, earlier)
         raise
     _answer(run, record, external_id)
+
+
+def adopt(run: JobRun, external_id: JsonValue) -> None:
+    """
+    Take over a job that Apache's operator started in this very try, and remember it.
+
+    :param run: the try, which knows of no job
+    :param external_id: the job; None does nothing
+    """
+    if external_id:
+        record = _new_record(run)
+        run.save(record)
+        _answer(run, record, external_id)
+
+
+def _new_record(run: JobRun) -> SubmissionRecord:
+    now = utcnow()
+    return SubmissionRecord(
+        token=new_token(),
+        submission=1,
+        try_number=run.situation.try_number,
+        max_tries=run.situation.max_tries,
+        requested_at=now,
+        submitted_at=now,
+        previous_id=run.external_id,
+    )
 
 
 def recover(run: JobRun) -> bool:

@@ -522,3 +522,22 @@ def test_the_trigger_can_be_told_the_deadline(service: Service) -> None:
     with pytest.raises(Deferred):
         task.execute(context(Store()))
     assert timedelta(minutes=59) < seen[0] - datetime.now(timezone.utc) <= timedelta(hours=1)
+
+
+def test_a_deferral_that_apaches_operator_began_is_taken_up_and_remembered(service: Service) -> None:
+    store, job_id = Store(), service.submit()
+    service.ends_as = "RUNNING"  # type: ignore[attr-defined]
+    with pytest.raises(TriggerFailedError):
+        deferring(service).resume_job(context(store), {"status": "error", "external_id": job_id})
+    assert store.values["job_id"] == job_id
+    service.ends_as = "SUCCEEDED"  # type: ignore[attr-defined]
+    assert deferring(service).execute(context(store, try_number=2)) == "result of job-1"
+    assert len(service.jobs) == 1
+
+
+def test_a_job_of_such_a_deferral_that_failed_fails_the_try(service: Service) -> None:
+    service.ends_as = "FAILED"  # type: ignore[attr-defined]
+    event = {"status": "error", "external_id": service.submit()}
+    with pytest.raises(JobFailedError):
+        deferring(service).resume_job(context(Store()), event)
+    assert len(service.jobs) == 1
