@@ -50,6 +50,8 @@ class FakeBigQuery:
         self.planned: dict[str, list[Any]] = {}
         self.lost: dict[str, list[Any]] = {}
         self.to_repeats: list[Any] = []
+        #: Milliseconds since the epoch, of each jobs.list.
+        self.listed_since: list[int] = []
         jobs = rf"{re.escape(HOST)}/projects/[^/]+/jobs"
         for verb, url, handler in (
             ("POST", rf"{jobs}/[^/]+/cancel", self._cancel),
@@ -110,6 +112,7 @@ class FakeBigQuery:
 
     def _list(self, request: Any, path: list[str]) -> Any:
         since = int(request.params.get("minCreationTime", 0))
+        self.listed_since.append(since)
         newest_first = reversed(self.jobs.values())
         return {"jobs": [job for job in newest_first if int(job["statistics"]["creationTime"]) >= since]}
 

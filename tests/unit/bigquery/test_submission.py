@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -257,7 +258,23 @@ def test_an_id_that_apaches_operator_stored_and_nobody_knows_is_submitted_anew(
     bigquery: FakeBigQuery, store: Store
 ) -> None:
     store.values[KEY] = "theirs"
-    assert make().execute(context(store, try_number=2)) == bigquery.only_id
+    later = context(store, try_number=2)
+    assert make().execute(later) == bigquery.only_id
+    # Not half a year of jobs: none of this run is older than the run.
+    due = later["dag_run"].run_after.timestamp() * 1000
+    assert bigquery.listed_since == [due - 5 * 60 * 1000]
+
+
+@needs_store
+def test_a_lost_job_is_looked_for_among_those_since_its_submission(
+    bigquery: FakeBigQuery, store: Store
+) -> None:
+    bigquery.lost["insert"] = [Crash()]
+    before = time.time() * 1000
+    with pytest.raises(Crash):
+        make().execute(context(store))
+    make().execute(context(store, try_number=2))
+    assert [before - since for since in bigquery.listed_since] == [pytest.approx(5 * 60 * 1000, abs=60_000)]
 
 
 @pytest.mark.no_task_state_store

@@ -78,13 +78,16 @@ async def test_requests_that_fail_for_the_whole_window_end_it_with_an_error(bigq
 
 def test_throttling_is_told_from_failing(bigquery: FakeBigQuery) -> None:
     service = trigger().service()
+    first = service.jobs()
     bigquery.planned["get"] = [refusal(403, "rateLimitExceeded"), refusal(403, "accessDenied")]
     with pytest.raises(ServiceThrottledError):
         service.ask(["j"])
+    assert service.jobs() is first
     with pytest.raises(Exception, match="403") as error:
         service.ask(["j"])
     assert not isinstance(error.value, ServiceThrottledError)
     # The connection is read again then, in case the credentials have changed.
+    assert service.jobs() is not first
     bigquery.start("j", dict(QUERY))
     assert service.ask(["j"]) == {"j": "RUNNING"}
 
