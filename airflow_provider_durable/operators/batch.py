@@ -11,14 +11,13 @@ import copy
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_durable.extras import requires_extra
 from airflow_provider_durable.resumable import ResumableJobMixin, ServiceThrottledError
 from airflow_provider_durable.resumable.compat import AirflowException, log_event
 from airflow_provider_durable.resumable.parameters import NOT_GIVEN
-from airflow_provider_durable.resumable.record import utcnow
 
 with requires_extra("amazon"):
     from airflow.providers.amazon.aws.links.batch import (
@@ -191,7 +190,7 @@ class BatchOperator(ResumableJobMixin, ApacheBatchOperator):
 
     def _may_be_invisible(self) -> bool:
         submitted_at = self.job_submitted_at
-        return submitted_at is not None and utcnow() - submitted_at < _VISIBLE_AFTER
+        return submitted_at is not None and datetime.now(tz=timezone.utc) - submitted_at < _VISIBLE_AFTER
 
     # -- ask -----------------------------------------------------------------------------------
 

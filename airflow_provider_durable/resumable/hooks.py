@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_durable.resumable.compat import BaseOperatorMeta, log_event
 from airflow_provider_durable.resumable.exceptions import JobFailedError, RecoveryUnavailableError
 from airflow_provider_durable.resumable.parameters import NOT_GIVEN, check, default_of, parameters_behind
-from airflow_provider_durable.resumable.run import JobRun
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from airflow_provider_durable.resumable.compat import Context
+    from airflow_provider_durable.resumable.run import JobRun
 
 
 class JobHooks:
@@ -190,7 +190,7 @@ class JobHooks:
         :raises StatusUnavailableError: its status could not be read for too long
         :raises AirflowTaskTimeout: ``execution_timeout``, counted from the submission, has passed
         """
-        run = self._job_run or JobRun(self, context)
+        run = self._job_run or self._new_run(context)
         run.external_id = external_id
         read = run.status_reader()
         while True:
@@ -221,8 +221,14 @@ class JobHooks:
                 "cancel_job(self, external_id, context) to have evictions leave the job running",
                 operator=type(self).__name__,
             )
-        self._job_run = JobRun(self, context)
+        self._job_run = self._new_run(context)
         return self._job_run.execute()
+
+    def _new_run(self, context: Context) -> JobRun:
+        # Not at the top: Dag files are parsed more often than tasks run.
+        from airflow_provider_durable.resumable.run import JobRun
+
+        return JobRun(self, context)
 
     def resume_job(
         self,
@@ -240,7 +246,7 @@ class JobHooks:
         :param submitted_at: when it was submitted, likewise, in ISO 8601
         :return: as ``execute_resumable``
         """
-        self._job_run = run = JobRun(self, context)
+        self._job_run = run = self._new_run(context)
         if external_id:
             run.external_id = external_id
         if submitted_at:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_durable.triggers.service import JobService
 
+#: Cancellations under way. The loop itself only holds weak references to its tasks.
+_cancelling: set[asyncio.Future[None]] = set()
 #: Seconds before each attempt to cancel a job; Airflow gives ``on_kill`` 30 seconds in all.
 _CANCEL_PAUSES = (0.0, 1.0, 3.0)
 
@@ -132,6 +134,14 @@ class JobTrigger(BaseTrigger):
         if not self.cancel_on_kill:
             log_event(self.log, "warning", "The job is left running", external_id=self.external_id)
             return
+        # A task of its own, which goes on: Airflow 3.3's triggerer cancels a killed trigger again, also in
+        # the middle of on_kill, at every round until it is gone.
+        cancelling = asyncio.ensure_future(self._cancel_job())
+        _cancelling.add(cancelling)
+        cancelling.add_done_callback(_cancelling.discard)
+        await asyncio.shield(cancelling)
+
+    async def _cancel_job(self) -> None:
         log_event(self.log, "info", "Cancelling the job", external_id=self.external_id)
         poller = shared_poller(self.service())
         for attempt, pause in enumerate(_CANCEL_PAUSES, start=1):

@@ -217,6 +217,22 @@ def test_cancelling_is_tried_again(service: FakeService, refusals: int) -> None:
     assert len(service.cancelled) == 1
 
 
+def test_a_triggerer_that_cancels_again_does_not_stop_the_cancellation(service: FakeService) -> None:
+    """Airflow 3.3's does, about a second after it has called ``on_kill``."""
+    service.refusals = [ConnectionError("reset")] * 2
+
+    async def main() -> None:
+        killing = asyncio.ensure_future(trigger().on_kill())
+        await asyncio.sleep(0.5)
+        killing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killing
+        await asyncio.sleep(10)
+
+    run(main)
+    assert len(service.cancelled) == 1
+
+
 def test_a_job_that_cannot_be_cancelled_is_an_error_in_the_log(service: FakeService) -> None:
     service.refusals = [ConnectionError("reset")] * 9
 
