@@ -18,8 +18,9 @@ from filelock import FileLock
 from harness.airflow_server import AirflowServer, aws_connection
 from harness.batch_case import BatchCase
 from harness.batch_service import BatchService
+from harness.bigquery_service import emulator_env
 from harness.fault_proxy import FaultProxy
-from harness.processes import OWNER_VARIABLE, ServiceProcess
+from harness.processes import LOOPBACK, OWNER_VARIABLE, ServiceProcess
 
 #: Set it to look at logs and the database afterwards.
 KEEP_VARIABLE = "E2E_KEEP"
@@ -48,6 +49,15 @@ class Stage:
     folder: Path
     batch: BatchService
     proxy: FaultProxy
+    owner: int
+
+    @property
+    def bigquery_port(self) -> int:
+        """Where BigQuery will be: Google's client learns it from Airflow's environment alone, before that.
+
+        Below the ports that the system gives away by itself.
+        """
+        return 15_000 + self.owner % 15_000
 
     @property
     def database(self) -> Path:
@@ -72,7 +82,7 @@ def stage(request):
             proxy = FaultProxy.start(folder / "proxy", batch.url)
             urls.write_text(json.dumps([batch.url, proxy.url, proxy.control_url]))
         batch_url, proxy_url, control_url = json.loads(urls.read_text())
-    return Stage(folder, BatchService(batch_url), FaultProxy(proxy_url, control_url))
+    return Stage(folder, BatchService(batch_url), FaultProxy(proxy_url, control_url), owner)
 
 
 def _start_once(stage, name, **options):
@@ -81,7 +91,11 @@ def _start_once(stage, name, **options):
     ready = home / "ready"
     with FileLock(stage.folder / f"{name}.lock"):
         if not ready.exists():
-            AirflowServer.start(home, env=aws_connection(stage.proxy.url), database=stage.database, **options)
+            env = {
+                **aws_connection(stage.proxy.url),
+                **emulator_env(f"http://{LOOPBACK}:{stage.bigquery_port}"),
+            }
+            AirflowServer.start(home, env=env, database=stage.database, **options)
             ready.touch()
     return AirflowServer.attach(home)
 

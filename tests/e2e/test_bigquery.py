@@ -7,28 +7,20 @@ about locations names one.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from harness import airflow_server, fault_proxy
+from harness import fault_proxy
 from harness.bigquery_case import BigQueryCase, connect
-from harness.bigquery_service import PROJECT, TOKYO, BigQueryService, emulator_env
+from harness.bigquery_service import PROJECT, TOKYO, BigQueryService
 from harness.fault_proxy import FaultProxy
 from harness.processes import LOOPBACK, ServiceProcess, accepts, free_port, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 KEY = "bigquery_job_id"
-#: The Google client learns where BigQuery is from Airflow's environment alone, and any test may be the one
-#: that starts the shared Airflow: so every process of the run agrees on a port when it collects this file.
-OWNER = os.getppid() if os.environ.get("PYTEST_XDIST_WORKER") else os.getpid()
-PORT = 15_000 + OWNER % 15_000
-os.environ.update(emulator_env(f"http://{LOOPBACK}:{PORT}"))
-#: Google's modules take seconds to import, and more than Airflow's 30 on a machine that is busy.
-airflow_server.FAST.setdefault("CORE__DAGBAG_IMPORT_TIMEOUT", 150)
 
 
 @pytest.fixture(scope="session")
@@ -38,20 +30,20 @@ def bigquery(stage, airflow):
     with FileLock(stage.folder / "bigquery.lock"):
         urls = stage.folder / "bigquery.json"
         if not urls.exists():
-            service, control = BigQueryService.start(folder), free_port()
+            service, port, control = BigQueryService.start(folder), stage.bigquery_port, free_port()
             script = Path(fault_proxy.__file__).with_name("fault_proxy_server.py")
-            ports = ["--port", str(PORT), "--control-port", str(control)]
+            ports = ["--port", str(port), "--control-port", str(control)]
             ServiceProcess.start(
                 "bigquery-proxy",
                 [sys.executable, "-S", str(script), *ports, "--upstream", service.url],
                 folder=folder,
-                ready=lambda: accepts(PORT) and accepts(control),
+                ready=lambda: accepts(port) and accepts(control),
                 grace=1,
             )
             urls.write_text(json.dumps([service.url, f"http://{LOOPBACK}:{control}"]))
         service_url, control_url = json.loads(urls.read_text())
         connect(airflow.client)
-    return BigQueryService(service_url), FaultProxy(f"http://{LOOPBACK}:{PORT}", control_url)
+    return BigQueryService(service_url), FaultProxy(f"http://{LOOPBACK}:{stage.bigquery_port}", control_url)
 
 
 def make_case(request, airflow, bigquery, dataset):

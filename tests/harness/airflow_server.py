@@ -41,6 +41,8 @@ FAST: dict[str, object] = {
     "CORE__MP_START_METHOD": "fork",
     "CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
     "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": True,
+    # Google's modules take seconds to import, and more than Airflow's 30 on a machine that is busy.
+    "CORE__DAGBAG_IMPORT_TIMEOUT": 150,
     "CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": 0,
     "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
     "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.3,
