@@ -177,6 +177,8 @@ def test_the_mark_is_a_label_that_the_hash_does_not_see(bigquery: FakeBigQuery, 
 def test_apaches_operator_takes_over_a_job_of_ours(
     bigquery: FakeBigQuery, store: Store, parameters: dict[str, Any]
 ) -> None:
+    if not hasattr(apache(), "external_id_key"):
+        pytest.skip("Apache's operator of this version keeps no job id")
     job_id = make(location="EU", **parameters).execute(context(store))
     assert (
         apache(location="EU", **parameters).execute(context(store, try_number=2))

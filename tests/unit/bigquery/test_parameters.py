@@ -172,7 +172,7 @@ def test_a_dag_that_imports_the_operator_imports_nothing_beyond_apaches_module()
     program = (
         "import sys\n"
         "import airflow.providers.google.cloud.operators.bigquery\n"
-        "import airflow_provider_durable\n"
+        "from airflow_provider_durable import ResumableJobMixin\n"
         "before = set(sys.modules)\n"
         "import airflow_provider_durable.operators.bigquery\n"
         "new = set(sys.modules) - before\n"
