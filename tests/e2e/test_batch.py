@@ -261,7 +261,6 @@ def test_clearing_the_running_task_cancels_the_old_job_and_runs_a_new_one(case):
 def test_clearing_a_succeeded_task_runs_a_second_job(case):
     task = case.start(seconds=1)
     task.wait("success")
-    case.run.wait("success")
     task.clear()
     case.wait(lambda: len(case.jobs()) == 2, "a second job")
     task.wait("success")
@@ -273,7 +272,6 @@ def test_clearing_a_succeeded_task_runs_a_second_job(case):
 def test_clearing_a_succeeded_task_with_on_clear_resume_runs_nothing(case):
     task = case.start(seconds=1, on_clear="resume")
     task.wait("success")
-    case.run.wait("success")
     task.clear()
     task.wait_try(2, "success")
 

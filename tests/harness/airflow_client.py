@@ -255,6 +255,9 @@ class Task:
 
     def clear(self) -> None:
         """Clear it, as a person does: it runs again; if it is running, it is stopped first."""
+        if self.state() in FINISHED:
+            # A clear between the end of a run's last task and that of the run is lost on Airflow 3.3.
+            self.run.wait()
         which = self.task_id if self.map_index < 0 else [self.task_id, self.map_index]
         body = {"dry_run": False, "only_failed": False, "dag_run_id": self.run.run_id, "task_ids": [which]}
         self.run.client.api("POST", f"dags/{self.run.dag_id}/clearTaskInstances", body)
