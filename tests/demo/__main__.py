@@ -156,7 +156,9 @@ def main() -> int:
     options = parser.parse_args()
     folder: Path = options.folder.resolve()
     screen = Screen()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        # SIGINT too: a shell that starts us in the background has it ignored.
+        signal.signal(signum, _interrupt)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / "lock", timeout=0):
@@ -178,7 +180,7 @@ def main() -> int:
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """SIGTERM ends the demo as Ctrl-C does: with everything that it started."""
+    """End the demo with everything that it started."""
     raise KeyboardInterrupt
 
 
