@@ -131,6 +131,13 @@ def private_airflow(stage, airflow):
 
 
 @pytest.fixture
+def triggerer(stage, airflow):
+    """The shared triggerer, for a test that kills it, or that needs it alive at one moment: one at a time."""
+    with FileLock(stage.folder / "triggerer.use"):
+        yield
+
+
+@pytest.fixture
 def case(request, stage, airflow):
     """A Batch task on the shared Airflow."""
     return BatchCase.named(_short(request.node.name), airflow.client, stage.batch, stage.proxy)

@@ -25,6 +25,14 @@ def wait_deferred(case, task):
     case.wait(lambda: task.state() == "deferred", "the task is deferred")
 
 
+def wait_watched(case, task):
+    """Wait until the triggerer has the task: before that, Airflow has nobody to tell of a person's click."""
+    wait_deferred(case, task)
+    (job,) = case.jobs()
+    # The worker submitted and asked nothing.
+    case.wait(lambda: case.proxy.count("/v1/describejobs$", job.id) > 0, "the triggerer watches the job")
+
+
 def rescheduled(case, **operator):
     task = case.start(code=RESCHEDULE, mode="reschedule", **operator)
     case.wait(lambda: task.state() == "up_for_reschedule", "the task has left its worker")
@@ -119,10 +127,11 @@ def test_twenty_jobs_outlive_their_triggerer(private_case, private_airflow):
     assert {task.try_number() for task in tasks} == {1}
 
 
+@pytest.mark.usefixtures("triggerer")
 def test_marking_a_deferred_task_failed_cancels_the_job(case):
     task = case.start(deferrable=True)
     case.running()
-    wait_deferred(case, task)
+    wait_watched(case, task)
     task.mark("failed")
     # The run has failed with its task; the triggerer hears of it within a moment.
     wait_until(lambda: case.jobs()[0].terminated, "the job is terminated", 60)
@@ -130,10 +139,11 @@ def test_marking_a_deferred_task_failed_cancels_the_job(case):
     assert [job.terminated for job in case.jobs()] == [True]
 
 
+@pytest.mark.usefixtures("triggerer")
 def test_clearing_a_deferred_task_cancels_the_old_job_and_runs_a_new_one(case):
     task = case.start(deferrable=True, parameters={"standin_stop_seconds": 5})
     case.running()
-    wait_deferred(case, task)
+    wait_watched(case, task)
     task.clear()
     case.wait(lambda: len(case.jobs()) == 2, "a second job")
     old, new = case.jobs()

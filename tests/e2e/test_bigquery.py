@@ -236,7 +236,7 @@ def test_a_load_job_reconnects(tokyo):
 # -- the triggerer -------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("triggerer")
+@pytest.mark.usefixtures("triggerer")
 def test_a_deferred_task_resumes_in_tokyo(tokyo):
     task = tokyo.start(deferrable=True)
     task.wait("deferred")
@@ -248,7 +248,7 @@ def test_a_deferred_task_resumes_in_tokyo(tokyo):
     assert tokyo.rows() == 1
 
 
-@pytest.mark.xdist_group("triggerer")
+@pytest.mark.usefixtures("triggerer")
 def test_marking_a_deferred_task_failed_cancels_the_job_in_tokyo(tokyo):
     task = tokyo.start(deferrable=True)
     task.wait("deferred")
@@ -263,7 +263,7 @@ def test_marking_a_deferred_task_failed_cancels_the_job_in_tokyo(tokyo):
 # -- the example ---------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("triggerer")
+@pytest.mark.usefixtures("triggerer")
 def test_the_example_runs_where_its_dataset_is(airflow, bigquery):
     service, _ = bigquery
     service.create_table("tokyo_lake.visits")

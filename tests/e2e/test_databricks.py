@@ -197,7 +197,7 @@ def test_a_failed_run_says_which_task_failed_and_why(case):
 # -- the triggerer -------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("triggerer")
+@pytest.mark.usefixtures("triggerer")
 def test_a_deferred_task_outlives_its_triggerer(case, airflow):
     task = case.run_now(deferrable=True)
     task.wait("deferred")
@@ -211,7 +211,7 @@ def test_a_deferred_task_outlives_its_triggerer(case, airflow):
     assert task.return_value() == run_id
 
 
-@pytest.mark.xdist_group("triggerer")
+@pytest.mark.usefixtures("triggerer")
 def test_marking_a_deferred_task_failed_cancels_the_run(case):
     task = case.submit(deferrable=True)
     task.wait("deferred")
