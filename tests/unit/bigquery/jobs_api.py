@@ -8,18 +8,21 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import requests
+import responses
 
+from airflow_provider_durable.resumable import submission
 from unit.fakes import TaskInstance
 
 if TYPE_CHECKING:
-    import responses
+    import pytest
 
     from unit.fakes import Store
 
@@ -160,6 +163,20 @@ class FakeBigQuery:
     def methods(self) -> list[str]:
         """The methods that were called, in order."""
         return [method for method, _ in self.requests]
+
+
+@contextmanager
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBigQuery]:
+    """A BigQuery whose data is in Tokyo, and a connection to it; a job is seen running once, and succeeds."""
+    extra = {"project": PROJECT, "is_anonymous": True}
+    connection = {"conn_type": "google_cloud_platform", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT", json.dumps(connection))
+    # The Google client's own repeats begin after a second.
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(min(seconds, 0.002)))
+    monkeypatch.setattr(submission, "jitter", lambda seconds: 0.0)
+    with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+        yield FakeBigQuery(mock)
 
 
 def _play(planned: Any) -> Any:

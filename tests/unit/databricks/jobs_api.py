@@ -5,23 +5,26 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import requests
+import responses
 from tenacity import stop_after_attempt, wait_none
 
 from airflow_provider_durable.operators.databricks import (
     DatabricksRunNowOperator,
     DatabricksSubmitRunOperator,
 )
+from airflow_provider_durable.resumable import submission
 from unit.fakes import Crash, TaskInstance
 
 if TYPE_CHECKING:
-    import responses
+    import pytest
 
     from unit.fakes import Store
 
@@ -150,6 +153,22 @@ class JobsApi:
 
     def paths(self) -> list[str]:
         return [path for path, _ in self.calls]
+
+
+@contextmanager
+def workspace(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobsApi]:
+    """A workspace where every run succeeds after it was seen running once, and a connection to it."""
+    from airflow.providers.databricks.hooks.databricks import DatabricksHook
+
+    connection = {"conn_type": "databricks", "host": f"https://{HOST}", "password": "dapi"}
+    monkeypatch.setenv("AIRFLOW_CONN_DATABRICKS_DEFAULT", json.dumps(connection))
+    # The real one loads all providers to name a version.
+    monkeypatch.setattr(DatabricksHook, "user_agent_header", {"user-agent": "test"})
+    monkeypatch.setattr(submission, "jitter", lambda seconds: 0.0)
+    api = JobsApi()
+    with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+        api.install(mock)
+        yield api
 
 
 class Ti(TaskInstance):
