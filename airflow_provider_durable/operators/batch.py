@@ -114,16 +114,6 @@ class BatchOperator(ResumableJobMixin, ApacheBatchOperator):
         """
         return self.execute_resumable(context)
 
-    def execute_complete(
-        self,
-        context: Context,
-        event: dict[str, Any] | None = None,
-        external_id: JsonValue = None,
-        submitted_at: str | None = None,
-    ) -> Any:
-        """Take up the wait after a deferral, also after one that Apache's operator began."""
-        return self.resume_job(context, event, external_id, submitted_at)
-
     # -- submit --------------------------------------------------------------------------------
 
     def prepare_submission(self, context: Context) -> dict[str, JsonValue]:
@@ -262,10 +252,7 @@ class BatchOperator(ResumableJobMixin, ApacheBatchOperator):
             region_name=self.region_name,
             verify=self.verify,
             botocore_config=self.botocore_config,
-            poll_interval=self.poll_interval,
-            deadline=self.job_deadline,
-            cancel_on_kill=self.cancel_on_kill,
-            poll_error_window=self.poll_error_window,
+            **self.trigger_options,
         )
 
     def cancel_job(self, external_id: JsonValue, context: Context) -> None:

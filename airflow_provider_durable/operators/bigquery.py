@@ -321,10 +321,7 @@ class BigQueryInsertJobOperator(ResumableJobMixin, ApacheBigQueryInsertJobOperat
             location=place.location,
             gcp_conn_id=self.gcp_conn_id,
             impersonation_chain=self.impersonation_chain,
-            poll_interval=self.poll_interval,
-            deadline=self.job_deadline,
-            cancel_on_kill=self.cancel_on_kill,
-            poll_error_window=self.poll_error_window,
+            **self.trigger_options,
         )
 
     # -- where the job is ----------------------------------------------------------------------

@@ -8,7 +8,6 @@ no second one. https://docs.databricks.com/api/workspace/jobs/submit, ``idempote
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow_provider_durable.extras import requires_extra
@@ -101,16 +100,6 @@ class _DatabricksRun(ResumableJobMixin):
         self._announce(run_id, context)
         return run_id
 
-    def execute_complete(
-        self,
-        context: Context,
-        event: dict[str, Any] | None = None,
-        external_id: JsonValue = None,
-        submitted_at: str | None = None,
-    ) -> Any:
-        """Take up the wait after a deferral, also after one that Apache's operator began."""
-        return self.resume_job(context, event, external_id, submitted_at)
-
     # -- submit --------------------------------------------------------------------------------
 
     def prepare_submission(self, context: Context) -> dict[str, JsonValue]:
@@ -120,11 +109,11 @@ class _DatabricksRun(ResumableJobMixin):
         An author's own token is for the first submission: Databricks would answer a later one with the
         run that failed. From then on every submission has a token of its own.
         """
-        run = self._job_run
-        is_first = run is None or (run.record is None and not run.external_id)
         payload, details = self._build(context, known={})
         own_token = payload.get("idempotency_token")
-        return {**details, "idempotency_token": own_token} if own_token and is_first else details
+        return (
+            {**details, "idempotency_token": own_token} if own_token and self.is_first_submission else details
+        )
 
     def submit_job(self, context: Context) -> int:
         """
@@ -233,10 +222,7 @@ class _DatabricksRun(ResumableJobMixin):
             run_id=cast("int", external_id),
             databricks_conn_id=self.databricks_conn_id,
             run_page_url=self._run.get("run_page_url"),
-            poll_interval=self.polling_period_seconds,
-            deadline=self.job_deadline,
-            cancel_on_kill=self.cancel_on_kill,
-            poll_error_window=self.poll_error_window,
+            **self.trigger_options,
         )
 
     def cancel_job(self, external_id: JsonValue, context: Context) -> None:
@@ -333,14 +319,9 @@ class DatabricksRunNowOperator(_DatabricksRun, ApacheRunNowOperator):  # type: i
         """Return the run's status, as for a submitted run; a failed one is repaired first, if so wanted."""
         status = super().get_job_status(external_id, context)
         ended = self._run and not self.is_job_active(status) and not self.is_job_succeeded(status)
-        if ended and self.repair_run and self._is_current() and self._repair(context):
+        if ended and self.repair_run and self.is_job_current and self._repair(context):
             return _REPAIRING
         return status
-
-    def _is_current(self) -> bool:
-        """Whether the run is this submission's: neither stopped by us, nor one of before a clear."""
-        run = self._job_run
-        return run is None or not (run.situation.cleared or (run.record and run.record.cancelled_at))
 
     def _repair(self, context: Context) -> bool:
         """Have the failed tasks of the run run again, once; return whether they do."""
@@ -367,7 +348,7 @@ class DatabricksRunNowOperator(_DatabricksRun, ApacheRunNowOperator):  # type: i
             log_event(self.log, "error", "Databricks refused to repair the run", cause=str(error))
             return False
         self._repaired = True
-        self._note(repaired=True)
+        self.remember(repaired=True)
         return True
 
     def _latest_repair(self) -> int | None:
@@ -383,14 +364,9 @@ class DatabricksRunNowOperator(_DatabricksRun, ApacheRunNowOperator):  # type: i
         The repair that was the latest when the run failed is noted before ours is requested: if there is a
         later one, the request arrived, whatever became of its answer.
         """
-        run = self._job_run
-        if self._repaired or run is None or run.record is None:
+        if self._repaired or not self.submission_token:
             return self._repaired or latest is not None
-        if "repair_base" not in run.details:
-            self._note(repair_base=latest or 0)
-        return bool(run.details.get("repaired")) or run.details["repair_base"] != (latest or 0)
-
-    def _note(self, **facts: JsonValue) -> None:
-        """Remember something of the submission at hand."""
-        if (run := self._job_run) is not None and run.record is not None:
-            run.save(replace(run.record, details={**run.details, **facts}))
+        if "repair_base" not in self.submission_details:
+            self.remember(repair_base=latest or 0)
+        known = self.submission_details
+        return bool(known.get("repaired")) or known["repair_base"] != (latest or 0)

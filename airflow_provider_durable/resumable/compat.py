@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         AirflowTaskTimeout,
     )
     from airflow.sdk.execution_time.context import NEVER_EXPIRE
+    from airflow.sdk.log import mask_secret
 
     HAS_TASK_STATE_STORE: bool
 else:
@@ -48,6 +49,11 @@ else:
             AirflowRescheduleException,
             AirflowTaskTimeout,
         )
+
+    try:
+        from airflow.sdk.log import mask_secret
+    except ImportError:  # Airflow 2
+        from airflow.utils.log.secrets_masker import mask_secret
 
     try:
         from airflow.sdk.bases.resumablejobmixin import ResumableJobMixin as AirflowResumableJobMixin
@@ -92,4 +98,5 @@ __all__ = [
     "Context",
     "conf",
     "log_event",
+    "mask_secret",
 ]

@@ -8,6 +8,7 @@ alone, always resubmitting, below.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -253,6 +254,16 @@ class JobHooks:
             run.submitted_at = datetime.fromisoformat(submitted_at)
         return run.execute(event=event or {})
 
+    def execute_complete(
+        self,
+        context: Context,
+        event: Mapping[str, Any] | None = None,
+        external_id: JsonValue = None,
+        submitted_at: str | None = None,
+    ) -> Any:
+        """Take up the wait after a deferral, also after one that Apache's operator began."""
+        return self.resume_job(context, event, external_id, submitted_at)
+
     def on_kill(self) -> None:
         """Stop, for whichever reason Airflow has; the stop table decides what becomes of the job."""
         if self._job_run is not None:
@@ -275,6 +286,42 @@ class JobHooks:
         ``submit_job`` may add what it learns from the answer; it is stored before the external id.
         """
         return self._job_run.details if self._job_run else {}
+
+    def remember(self, **facts: JsonValue) -> None:
+        """
+        Add to what is remembered of the submission at hand, and store it.
+
+        :param facts: ids, numbers, states; never a payload or a credential
+        """
+        if (run := self._job_run) is not None and run.record is not None:
+            run.save(replace(run.record, details={**run.details, **facts}))
+
+    @property
+    def is_first_submission(self) -> bool:
+        """Whether this task instance has submitted no job yet."""
+        run = self._job_run
+        return run is None or (run.record is None and not run.external_id)
+
+    @property
+    def is_job_current(self) -> bool:
+        """Whether the job at hand is still wanted: neither told to stop, nor from before a clear."""
+        run = self._job_run
+        return run is None or not (run.situation.cleared or (run.record and run.record.cancelled_at))
+
+    @property
+    def is_job_to_be_cancelled(self) -> bool:
+        """Whether the task was told to stop, and its job with it: for a ``submit_job`` that takes long."""
+        return self._job_run is not None and self._job_run.stopper.is_to_cancel
+
+    @property
+    def trigger_options(self) -> dict[str, Any]:
+        """What every :class:`~airflow_provider_durable.triggers.base.JobTrigger` takes, for ``make_trigger``."""
+        return {
+            "poll_interval": getattr(self, self.poll_interval_parameter),
+            "deadline": self.job_deadline,
+            "cancel_on_kill": self.cancel_on_kill,
+            "poll_error_window": self.poll_error_window,
+        }
 
     @property
     def submission_requested_at(self) -> datetime | None:

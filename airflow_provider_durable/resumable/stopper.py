@@ -45,6 +45,7 @@ class Stopper:
 
     def __init__(self, run: JobRun) -> None:
         self._run = run
+        self._is_told = False
         self._thread: threading.Thread | None = None
         self._answered = threading.Event()
         self._reason = StopReason.UNKNOWN
@@ -59,11 +60,14 @@ class Stopper:
         """
         if isinstance(sys.exc_info()[1], AirflowTaskTimeout):
             self._on_timeout()
-        elif self._run.is_done:
             return
-        elif self._run.store is None:
+        if self._run.is_done:
+            return
+        self._is_told = True
+        if self._run.store is None:
             # There is nobody to reconnect: the job ends with the task.
             self._reason = StopReason.NOT_DURABLE
+            self._answered.set()
             self._act()
         else:
             if self._thread is None:
@@ -82,10 +86,11 @@ class Stopper:
 
         :raises TaskStoppedError: it was
         """
-        if self._thread is None:
-            return
-        self._thread.join(SETTLE_SECONDS)
-        if not self._done and not self._thread.is_alive():
+        if not self._is_told or (self._run.store is None and self._done):
+            return  # without a store, what was done is all: the wait shows how the job ends
+        if self._thread is not None:
+            self._thread.join(SETTLE_SECONDS)
+        if not self._done and not (self._thread and self._thread.is_alive()):
             self._act()
         job = f"job {self._run.external_id}"
         if not self._run.external_id:
@@ -95,6 +100,11 @@ class Stopper:
         else:
             fate = f"{job} is left running, and the next try reconnects to it"
         raise TaskStoppedError(f"Stopped, because {self._reason.value}: {fate}.")
+
+    @property
+    def is_to_cancel(self) -> bool:
+        """Whether the run was told to stop, and its job with it, as far as is known by now."""
+        return self._is_told and self._answered.is_set() and self._action is StopAction.CANCEL
 
     def _ask_and_act(self) -> None:
         try:
