@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from harness import bigquery_case, databricks_case, fault_proxy
 from harness.airflow_server import AirflowServer, aws_connection
 from harness.batch_case import BatchCase
 from harness.batch_service import BatchService
-from harness.bigquery_service import emulator_env
+from harness.bigquery_service import BigQueryService, emulator_env
+from harness.databricks_service import DatabricksService
 from harness.fault_proxy import FaultProxy
-from harness.processes import LOOPBACK, OWNER_VARIABLE, ServiceProcess
+from harness.processes import LOOPBACK, OWNER_VARIABLE, ServiceProcess, accepts, free_port
 
 #: Set it to look at logs and the database afterwards.
 KEEP_VARIABLE = "E2E_KEEP"
@@ -104,6 +106,44 @@ def _start_once(stage, name, **options):
 def airflow(stage):
     """The Airflow that all tests share."""
     return _start_once(stage, "airflow")
+
+
+@pytest.fixture(scope="session")
+def bigquery(stage, airflow):
+    """The service and the proxy in front of it, for all processes, and Airflow's connection to it."""
+    folder = stage.folder / "bigquery"
+    with FileLock(stage.folder / "bigquery.lock"):
+        urls = stage.folder / "bigquery.json"
+        if not urls.exists():
+            service, port, control = BigQueryService.start(folder), stage.bigquery_port, free_port()
+            script = Path(fault_proxy.__file__).with_name("fault_proxy_server.py")
+            ports = ["--port", str(port), "--control-port", str(control)]
+            ServiceProcess.start(
+                "bigquery-proxy",
+                [sys.executable, "-S", str(script), *ports, "--upstream", service.url],
+                folder=folder,
+                ready=lambda: accepts(port) and accepts(control),
+                grace=1,
+            )
+            urls.write_text(json.dumps([service.url, f"http://{LOOPBACK}:{control}"]))
+        service_url, control_url = json.loads(urls.read_text())
+        bigquery_case.connect(airflow.client)
+    return BigQueryService(service_url), FaultProxy(f"http://{LOOPBACK}:{stage.bigquery_port}", control_url)
+
+
+@pytest.fixture(scope="session")
+def workspace(stage, airflow):
+    """The service and the proxy in front of it, for all processes, and Airflow's connection to it."""
+    folder = stage.folder / "databricks"
+    with FileLock(stage.folder / "databricks.lock"):
+        urls = stage.folder / "databricks.json"
+        if not urls.exists():
+            service = DatabricksService.start(folder)
+            proxy = FaultProxy.start(folder, service.url, name="databricks-proxy")
+            urls.write_text(json.dumps([service.url, proxy.url, proxy.control_url]))
+        service_url, proxy_url, control_url = json.loads(urls.read_text())
+        databricks_case.connect(airflow.client, proxy_url)
+    return DatabricksService(service_url), FaultProxy(proxy_url, control_url)
 
 
 @pytest.fixture

@@ -6,44 +6,13 @@ about locations names one.
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-
 import pytest
-from filelock import FileLock
 
-from harness import fault_proxy
-from harness.bigquery_case import BigQueryCase, connect
-from harness.bigquery_service import PROJECT, TOKYO, BigQueryService
-from harness.fault_proxy import FaultProxy
-from harness.processes import LOOPBACK, ServiceProcess, accepts, free_port, wait_until
+from harness.bigquery_case import BigQueryCase
+from harness.bigquery_service import PROJECT, TOKYO
+from harness.processes import wait_until
 
-REPOSITORY = Path(__file__).parents[2]
 KEY = "bigquery_job_id"
-
-
-@pytest.fixture(scope="session")
-def bigquery(stage, airflow):
-    """The service and the proxy in front of it, for all processes, and Airflow's connection to it."""
-    folder = stage.folder / "bigquery"
-    with FileLock(stage.folder / "bigquery.lock"):
-        urls = stage.folder / "bigquery.json"
-        if not urls.exists():
-            service, port, control = BigQueryService.start(folder), stage.bigquery_port, free_port()
-            script = Path(fault_proxy.__file__).with_name("fault_proxy_server.py")
-            ports = ["--port", str(port), "--control-port", str(control)]
-            ServiceProcess.start(
-                "bigquery-proxy",
-                [sys.executable, "-S", str(script), *ports, "--upstream", service.url],
-                folder=folder,
-                ready=lambda: accepts(port) and accepts(control),
-                grace=1,
-            )
-            urls.write_text(json.dumps([service.url, f"http://{LOOPBACK}:{control}"]))
-        service_url, control_url = json.loads(urls.read_text())
-        connect(airflow.client)
-    return BigQueryService(service_url), FaultProxy(f"http://{LOOPBACK}:{stage.bigquery_port}", control_url)
 
 
 def make_case(request, airflow, bigquery, dataset):
@@ -258,23 +227,3 @@ def test_marking_a_deferred_task_failed_cancels_the_job_in_tokyo(tokyo):
     task.mark("failed")
     wait_until(lambda: only(tokyo).cancelled, "the job is cancelled", timeout=60)
     assert tokyo.rows() == 0
-
-
-# -- the example ---------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("triggerer")
-def test_the_example_runs_where_its_dataset_is(airflow, bigquery):
-    service, _ = bigquery
-    service.create_table("tokyo_lake.visits")
-    source = REPOSITORY / "example_dags" / "bigquery.py"
-    run = airflow.client.trigger(
-        airflow.client.add_dag("bigquery_example", source), {"dataset": "tokyo_lake"}
-    )
-    run.wait("success")
-
-    load, summarize = service.jobs("bigquery_example")
-    assert {load.location, summarize.location} == {TOKYO}
-    assert run.task("load").return_value() == load.id
-    assert run.task("summarize").return_value() == summarize.id
-    assert service.sql("SELECT visits, total FROM tokyo_lake.summary") == [["3", "6"]]

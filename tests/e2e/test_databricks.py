@@ -5,38 +5,18 @@ Each test counts the runs in the service's own books. The SQL in them is execute
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
-from harness.databricks_case import DatabricksCase, connect
-from harness.databricks_service import FAILING_SQL, DatabricksService
-from harness.fault_proxy import FaultProxy
+from harness.databricks_case import DatabricksCase
+from harness.databricks_service import FAILING_SQL
 from harness.processes import wait_until
 
-REPOSITORY = Path(__file__).parents[2]
 #: The task's method that starts it, the path of its submissions, and the key of its run id.
 SUBMIT = ("submit", "runs/submit", "databricks_run_id")
 RUN_NOW = ("run_now", "run-now", "databricks_run_now_id")
 BOTH = pytest.mark.parametrize(("start", "path", "key"), [SUBMIT, RUN_NOW], ids=["submit", "run-now"])
-
-
-@pytest.fixture(scope="session")
-def workspace(stage, airflow):
-    """The service and the proxy in front of it, for all processes, and Airflow's connection to it."""
-    folder = stage.folder / "databricks"
-    with FileLock(stage.folder / "databricks.lock"):
-        urls = stage.folder / "databricks.json"
-        if not urls.exists():
-            service = DatabricksService.start(folder)
-            proxy = FaultProxy.start(folder, service.url, name="databricks-proxy")
-            urls.write_text(json.dumps([service.url, proxy.url, proxy.control_url]))
-        service_url, proxy_url, control_url = json.loads(urls.read_text())
-        connect(airflow.client, proxy_url)
-    return DatabricksService(service_url), FaultProxy(proxy_url, control_url)
 
 
 @pytest.fixture
@@ -221,23 +201,3 @@ def test_marking_a_deferred_task_failed_cancels_the_run(case):
     case.wait(lambda: case.proxy.count(asked) > 3, "the triggerer watches the run")
     task.mark("failed")
     wait_until(lambda: only(case).cancelled, "the run is cancelled", timeout=60)
-
-
-# -- the example ---------------------------------------------------------------------------------
-
-
-def test_the_example_runs(airflow, workspace):
-    service, _ = workspace
-    service.create_job("Nightly report")
-    task = service.sql_task()["sql_task"]
-    ids = {"databricks_warehouse_id": task["warehouse_id"], "databricks_query_id": task["query"]["query_id"]}
-    for key, value in ids.items():
-        airflow.client.api("POST", "variables", {"key": key, "value": value})
-    source = (REPOSITORY / "example_dags" / "databricks.py").read_text()
-    dag_id = airflow.client.add_dag("databricks_example", source)
-    run = airflow.client.trigger(dag_id)
-    run.wait("success")
-
-    (load,), (report,) = service.runs(f"load {run.run_id}"), service.runs("Nightly report")
-    assert run.task("load").return_value() == load.run_id
-    assert run.task("report").return_value() == report.run_id

@@ -76,15 +76,27 @@ class AirflowClient:
 
         :raises AirflowApiError: with the traceback, if the file cannot be imported
         """
+        self.put_dag(dag_id, source)
+        self.wait_parsed(dag_id, timeout)
+        return dag_id
+
+    def put_dag(self, dag_id: str, source: str | Path) -> None:
+        """Put a Dag file (its source, or a path) into the Dags folder."""
         text = source.read_text() if isinstance(source, Path) else source
         target = self.home / "dags" / f"{dag_id}.py"
         draft = target.with_suffix(".tmp")
         draft.write_text(text)
         draft.rename(target)
 
+    def wait_parsed(self, dag_id: str, timeout: float = WAIT_SECONDS) -> None:
+        """Wait until the Dag of this file can be run.
+
+        :raises AirflowApiError: with the traceback, if the file cannot be imported
+        """
+
         def parsed() -> bool:
             for error in self.api("GET", "importErrors", filename_pattern=dag_id)["import_errors"]:
-                if error["filename"].endswith(target.name):
+                if error["filename"].endswith(f"/{dag_id}.py") or error["filename"] == f"{dag_id}.py":
                     raise AirflowApiError(error["stack_trace"])
             try:
                 return bool(self.api("GET", f"dags/{dag_id}"))
@@ -92,7 +104,6 @@ class AirflowClient:
                 return False
 
         wait_until(parsed, f"Dag {dag_id} is parsed", timeout=timeout, interval=0.3)
-        return dag_id
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> Run:
         """Start a run."""

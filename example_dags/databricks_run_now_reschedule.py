@@ -1,0 +1,24 @@
+"""A job on Databricks, found by its name, waiting without a worker and without a triggerer.
+
+Needs the connection ``databricks_default``. The run's parameter names the job.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from airflow_provider_durable.operators.databricks import DatabricksRunNowOperator
+
+with DAG(
+    "databricks_run_now_reschedule",
+    schedule=None,
+    params={"job_name": "Nightly report"},
+    default_args={"retries": 3, "retry_delay": timedelta(seconds=30)},
+):
+    DatabricksRunNowOperator(
+        task_id="report",
+        job_name="{{ params.job_name }}",
+        mode="reschedule",
+    )
