@@ -4,7 +4,7 @@ An operator that is written for Airflow's mixin looks the same; only the import 
 to the execution whose ARN is stored. ``cancel_job`` is the reason that an eviction leaves it running,
 where ``on_kill`` would stop it.
 
-``operators/step_functions.py`` closes the last gap: an execution whose ARN was never stored is found, too.
+``modules/step_functions.py`` closes the last gap: an execution whose ARN was never stored is found, too.
 
 Needs the connection ``aws_default``. The run's parameter is the ARN of a state machine.
 """

@@ -1,6 +1,6 @@
 """An operator of one's own with all hooks: ``recover_job``, and a trigger to wait in the triggerer.
 
-The operator is in ``operators/step_functions.py``, which goes into Airflow's plugins folder or a package:
+The operator is in ``modules/step_functions.py``, which goes into Airflow's plugins folder or a package:
 the triggerer cannot import what is in the Dags folder.
 
 Needs the connection ``aws_default`` and a triggerer. The run's parameter is the ARN of a state machine.

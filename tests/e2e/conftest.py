@@ -87,7 +87,7 @@ def stage(request):
     return Stage(folder, BatchService(batch_url), FaultProxy(proxy_url, control_url), owner)
 
 
-def _start_once(stage, name, **options):
+def _start_once(stage, name, env=None, **options):
     """Start the Airflow of this name, or join the one that another pytest process has started."""
     home = stage.folder / name
     ready = home / "ready"
@@ -96,6 +96,7 @@ def _start_once(stage, name, **options):
             env = {
                 **aws_connection(stage.proxy.url),
                 **emulator_env(f"http://{LOOPBACK}:{stage.bigquery_port}"),
+                **(env or {}),
             }
             AirflowServer.start(home, env=env, database=stage.database, **options)
             ready.touch()
@@ -168,6 +169,22 @@ def private_airflow(stage, airflow):
         yield server
         for name in {"api-server", "scheduler", "dag-processor"} - set(server.components):
             server.start_component(name)
+
+
+@pytest.fixture(scope="session")
+def tidy_airflow(stage):
+    """An Airflow that keeps as little state as it can, and keeps it on the workers; see test_settings.py."""
+    return _start_once(
+        stage,
+        "tidy",
+        settings={
+            "STATE_STORE__CLEAR_ON_SUCCESS": True,
+            "STATE_STORE__DEFAULT_RETENTION_DAYS": 0,
+            "STATE_STORE__STATE_CLEANUP_BATCH_SIZE": 1,
+            "WORKERS__STATE_STORE_BACKEND": "file_state_store.FileStateStore",
+        },
+        env={"STATE_STORE_FOLDER": str(stage.folder / "tidy" / "state")},
+    )
 
 
 @pytest.fixture

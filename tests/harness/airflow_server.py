@@ -238,9 +238,9 @@ def _environment(
     """The environment of all components: nothing of the caller's Airflow or cloud accounts."""
     foreign = ("AIRFLOW", "AWS_", "GOOGLE_", "DATABRICKS_", "PYTEST_", "OTEL_", "COV_")
     inherited = {name: value for name, value in quick_python().items() if not name.startswith(foreign)}
-    # What a user's package, or Airflow's plugins folder, would hold: operators of one's own.
-    own_operators = REPOSITORY / "example_dags" / "operators"
-    paths = [inherited.get("PYTHONPATH", ""), str(REPOSITORY), str(own_operators)]
+    # What a user's package, or Airflow's plugins folder, would hold.
+    own_modules = REPOSITORY / "example_dags" / "modules"
+    paths = [inherited.get("PYTHONPATH", ""), str(REPOSITORY), str(own_modules)]
     own = {
         "CORE__DAGS_FOLDER": home / "dags",
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
