@@ -16,8 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from asgiref.sync import sync_to_async
@@ -25,6 +23,7 @@ from asgiref.sync import sync_to_async
 from airflow_provider_durable.resumable.compat import log_event
 from airflow_provider_durable.resumable.exceptions import ServiceThrottledError, StatusUnavailableError
 from airflow_provider_durable.triggers.service import RequestRejectedError
+from airflow_provider_durable.triggers.subscriptions import Queue, Subscription
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds in which new subscriptions gather for a first request.
-GATHER_SECONDS = 1.0
 #: Longest pause, in seconds, while the service throttles.
 MAX_PAUSE = 60.0
 #: Seconds after the last subscription for which the connection is kept, for the next one.
@@ -47,56 +44,6 @@ MAX_FAILED_PARTS = 3
 def _jitter(least: float = 0.9) -> float:
     """Return a share of a pause. It makes pollers that began together ask apart, and nobody wait longer."""
     return random.uniform(least, 1.0)  # noqa: S311 - no secret
-
-
-class Subscription:
-    """
-    One trigger's wait for the end of one job.
-
-    :param external_id: the job's external id
-    :param interval: seconds between two requests for it, at most
-    :param error_window: seconds for which these may fail in a row
-    """
-
-    __slots__ = (
-        "alone",
-        "asked",
-        "context",
-        "due",
-        "ended",
-        "error_window",
-        "external_id",
-        "failing_since",
-        "failures",
-        "in_flight",
-        "interval",
-        "missing_since",
-    )
-
-    def __init__(self, external_id: JsonValue, interval: float, error_window: float) -> None:
-        loop = asyncio.get_running_loop()
-        self.external_id = external_id
-        self.interval = interval
-        self.error_window = error_window
-        #: The job's last status; None if the service does not know it; why nobody can say.
-        self.ended: asyncio.Future[str | StatusUnavailableError | None] = loop.create_future()
-        self.asked = float("-inf")
-        self.due = loop.time() + min(interval, GATHER_SECONDS)
-        self.in_flight = False
-        self.alone = False
-        self.failures = 0
-        self.failing_since: float | None = None
-        self.missing_since: float | None = None
-        #: Airflow's logging finds the trigger's own log by it.
-        self.context = contextvars.copy_context()
-
-    def joins(self, now: float) -> bool:
-        """Return whether it is worth asking for this job in a request that leaves anyway."""
-        return not self.alone and (self.due <= now or now - self.asked >= self.interval / 2)
-
-    def report(self, level: str, event: str, **fields: object) -> None:
-        """Log in the trigger's own log."""
-        self.context.run(partial(log_event, log, level, event, external_id=self.external_id, **fields))
 
 
 @dataclass
@@ -142,6 +89,8 @@ class Poller:
         self._context = contextvars.Context()
         self._executor = ThreadPoolExecutor(service.concurrent_requests, "durable-poll")
         self._subscriptions: set[Subscription] = set()
+        #: Of these, those who are in no request.
+        self._queue = Queue()
         self._parts: deque[_Request] = deque()
         self._under_way: set[asyncio.Task[Mapping[JsonValue, str]]] = set()
         self._throttled = 0
@@ -162,6 +111,7 @@ class Poller:
         """
         subscription = Subscription(external_id, interval, error_window)
         self._subscriptions.add(subscription)
+        self._queue.add(subscription)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -170,7 +120,10 @@ class Poller:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Ask for it no more."""
-        self._subscriptions.discard(subscription)
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+            if not subscription.in_flight:
+                self._queue.remove(subscription)
         if not self._subscriptions:
             self._rest()
 
@@ -210,38 +163,28 @@ class Poller:
             self._timer.cancel()
             self._timer = None
         now = self._loop.time()
-        waiting = sorted((s for s in self._subscriptions if not s.in_flight), key=attrgetter("due"))
         while now >= self._quiet_until and len(self._under_way) < self._allowed():
             if self._parts:
                 part = self._parts.popleft()
                 part.subscriptions = [s for s in part.subscriptions if s in self._subscriptions]
                 if part.subscriptions:
                     self._send(part, now)
-            elif waiting and waiting[0].due <= now:
-                batch = self._fill(waiting, now)
-                waiting = [subscription for subscription in waiting if not subscription.in_flight]
+            elif self._queue.next_due <= now:
+                batch = self._queue.take(now, self.service.ids_per_request)
+                for subscription in batch:
+                    subscription.in_flight = True
                 self._send(_Request(batch), now)
             else:
                 break
         # With all requests under way, the next answer wakes us.
-        if (self._parts or waiting) and len(self._under_way) < self._allowed():
-            due = now if self._parts else waiting[0].due
-            self._wake_at(max(due, self._quiet_until))
+        if len(self._under_way) < self._allowed():
+            due = now if self._parts else self._queue.next_due
+            if due < float("inf"):
+                self._wake_at(max(due, self._quiet_until))
 
     def _allowed(self) -> int:
         """While the service throttles, one request finds out whether it still does."""
         return 1 if self._throttled else self.service.concurrent_requests
-
-    def _fill(self, waiting: list[Subscription], now: float) -> list[Subscription]:
-        """Return who is asked for next: the first one that waits, and who may join it."""
-        first = waiting[0]
-        batch = [first]
-        if not first.alone:
-            joining = (subscription for subscription in waiting[1:] if subscription.joins(now))
-            batch.extend(islice(joining, self.service.ids_per_request - 1))
-        for subscription in batch:
-            subscription.in_flight = True
-        return batch
 
     def _send(self, request: _Request, now: float) -> None:
         request.started = now
@@ -297,7 +240,7 @@ class Poller:
             else:
                 subscription.missing_since = None
                 pause *= jitter
-            subscription.due = request.started + pause
+            self._ask_at(subscription, request.started + pause)
 
     def _on_throttled(self, request: _Request, error: BaseException, now: float) -> None:
         # Requests that left together are throttled together: that counts once.
@@ -310,6 +253,7 @@ class Poller:
         for subscription in self._of(request):
             # The service is evidently alive.
             subscription.failing_since, subscription.failures = None, 0
+            self._ask_at(subscription, subscription.due)
 
     def _on_failure(self, request: _Request, error: BaseException, now: float) -> None:
         parts, jobs = request.parts, request.subscriptions
@@ -344,13 +288,17 @@ class Poller:
                 continue
             pause = min(subscription.interval, 2.0 ** min(subscription.failures, 16))
             subscription.failures += 1
-            subscription.due = now + pause * jitter
+            self._ask_at(subscription, now + pause * jitter)
 
     def _of(self, request: _Request) -> list[Subscription]:
-        """Return who still waits for an answer to the request, and may be asked for again."""
+        """Return who still waits for an answer to the request; each is to be asked for again, or ended."""
         for subscription in request.subscriptions:
             subscription.in_flight = False
         return [s for s in request.subscriptions if s in self._subscriptions]
+
+    def _ask_at(self, subscription: Subscription, due: float) -> None:
+        subscription.due = due
+        self._queue.add(subscription)
 
     def _end(self, subscription: Subscription, result: str | StatusUnavailableError | None) -> None:
         self._subscriptions.discard(subscription)

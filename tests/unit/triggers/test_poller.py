@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from airflow_provider_durable.resumable import ServiceThrottledError, StatusUnavailableError
 from airflow_provider_durable.triggers import poller as poller_module
+from airflow_provider_durable.triggers import subscriptions
 from airflow_provider_durable.triggers.poller import shared_poller
 from airflow_provider_durable.triggers.service import RequestRejectedError
 from unit.triggers.virtual import FakeService, run, virtual_requests
 
 if TYPE_CHECKING:
-    from airflow_provider_durable.triggers.poller import Subscription
+    from airflow_provider_durable.triggers.subscriptions import Subscription
 
 FOREVER = 1e9
 
@@ -389,10 +390,10 @@ def test_each_trigger_logs_the_failure_once_and_in_its_own_log(caplog: pytest.Lo
         await asyncio.sleep(30)
         assert not any(task.done() for task in tasks)
 
-    with caplog.at_level(logging.INFO, logger=poller_module.__name__):
-        poller_module.log.addHandler(handler := Handler())
+    with caplog.at_level(logging.INFO, logger=subscriptions.__name__):
+        subscriptions.log.addHandler(handler := Handler())
         run(main)
-        poller_module.log.removeHandler(handler)
+        subscriptions.log.removeHandler(handler)
     failed = [(whose, text) for whose, text in logs if "ConnectionError: reset" in text]
     again = [(whose, text) for whose, text in logs if "can be read again" in text]
     for lines in (failed, again):
