@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -65,59 +64,8 @@ def parameters_behind(cls: type[Any], mixin: type[Any]) -> frozenset[str]:
     return frozenset(names)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """An operator's parameters as they act in a run: after templates and Airflow's configuration."""
-
-    waits: bool
-    defers: bool
-    reschedules: bool
-    recovers: bool
-    cancel_on_kill: bool
-    on_clear: str
-    on_lost_submission: str
-    poll_seconds: float
-    poll_error_window: timedelta
-
-    @property
-    def leaves_worker(self) -> bool:
-        """Whether the worker is free while the job runs, so that a later process takes up the wait."""
-        return self.defers or self.reschedules
-
-    @property
-    def wants_record(self) -> bool:
-        """Whether anything but the external id has to be remembered."""
-        return self.recovers or self.on_lost_submission == "fail" or self.leaves_worker
-
-    @classmethod
-    def of(cls, operator: JobHooks) -> Settings:
-        """
-        Return the settings of ``operator``.
-
-        :raises ValueError: rendered parameters that cannot be combined
-        """
-        from airflow_provider_durable.resumable.hooks import JobHooks
-
-        waits = operator.should_wait()
-        check_wait(operator, waits)
-        waits = waits is not False
-        overrides = {name: getattr(type(operator), name) for name in ("make_trigger", "recover_job")}
-        reschedules = waits and operator.mode == "reschedule" and bool(operator.durable)
-        defers = waits and not reschedules and bool(operator.deferrable)
-        return cls(
-            waits=waits,
-            defers=defers and overrides["make_trigger"] is not JobHooks.make_trigger,
-            reschedules=reschedules,
-            recovers=overrides["recover_job"] is not JobHooks.recover_job,
-            cancel_on_kill=bool(operator.cancel_on_kill),
-            on_clear=operator.on_clear,
-            on_lost_submission=operator.on_lost_submission,
-            poll_seconds=_seconds(getattr(operator, operator.poll_interval_parameter)),
-            poll_error_window=timedelta(seconds=_seconds(operator.poll_error_window)),
-        )
-
-
-def _seconds(value: Any) -> float:
+def seconds_of(value: Any) -> float:
+    """Return a duration, given as a number of seconds or as a timedelta, in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
 
 
@@ -144,7 +92,7 @@ def check(operator: JobHooks, given: set[str], own: set[str]) -> None:
             raise ValueError(f"{where}: {name}={value!r} is not known. Write {name}={choices}.")
     for name in sorted(given & {operator.poll_interval_parameter, "poll_error_window"}):
         value = getattr(operator, name)
-        if isinstance(value, (int, float, timedelta)) and _seconds(value) <= 0:
+        if isinstance(value, (int, float, timedelta)) and seconds_of(value) <= 0:
             raise ValueError(f"{where}: {name}={value!r} must be more than 0 seconds.")
     retention: Any = operator.state_retention
     endless = retention is None or retention is NEVER_EXPIRE

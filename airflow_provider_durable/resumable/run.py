@@ -21,9 +21,9 @@ from airflow_provider_durable.resumable.exceptions import (
     JobFailedError,
     TriggerFailedError,
 )
-from airflow_provider_durable.resumable.parameters import Settings
 from airflow_provider_durable.resumable.poll import StatusReader, jitter
 from airflow_provider_durable.resumable.record import JobStore, utcnow
+from airflow_provider_durable.resumable.settings import Settings
 from airflow_provider_durable.resumable.stopper import Stopper
 from airflow_provider_durable.resumable.submission import adopt, recover, submit
 from airflow_provider_durable.resumable.telemetry import count, decision_span, report

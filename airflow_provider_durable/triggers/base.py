@@ -16,6 +16,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_durable.resumable.compat import log_event
 from airflow_provider_durable.resumable.exceptions import StatusUnavailableError
+from airflow_provider_durable.resumable.parameters import seconds_of
 from airflow_provider_durable.resumable.record import utcnow
 from airflow_provider_durable.triggers.kill import TRIGGERER_CALLS_ON_KILL, is_still_deferred
 from airflow_provider_durable.triggers.poller import shared_poller
@@ -72,10 +73,10 @@ class JobTrigger(BaseTrigger):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.external_id = external_id
-        self.poll_interval = _seconds(poll_interval)
+        self.poll_interval = seconds_of(poll_interval)
         self.deadline = datetime.fromisoformat(deadline) if isinstance(deadline, str) else deadline
         self.cancel_on_kill = cancel_on_kill
-        self.poll_error_window = _seconds(poll_error_window)
+        self.poll_error_window = seconds_of(poll_error_window)
 
     @abstractmethod
     def service(self) -> JobService:
@@ -159,7 +160,3 @@ class JobTrigger(BaseTrigger):
     def _reason(self) -> str:
         ti: Any = self.task_instance
         return "Task stopped by Airflow" + (f": {ti.dag_id}.{ti.task_id}, run {ti.run_id}" if ti else "")
-
-
-def _seconds(value: float | timedelta) -> float:
-    return value.total_seconds() if isinstance(value, timedelta) else float(value)

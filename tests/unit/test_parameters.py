@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_durable import ResumableJobMixin
 from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE
 from airflow_provider_durable.resumable.compat import AirflowException, BaseOperator
-from airflow_provider_durable.resumable.parameters import Settings
+from airflow_provider_durable.resumable.settings import Settings
 from unit.fakes import Durable, SixHooks, Store, context, make
 
 try:
