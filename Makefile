@@ -78,6 +78,10 @@ constraints: $(UV) ## Resolve constraints/ anew (names and versions only)
 	$(call resolve,2.11,2.11.2,--group test)
 	$(call resolve,2.11-lowest,2.11.0,--group test --resolution lowest-direct --exclude-newer 2025-10-26)
 	$(call resolve,bench,3.3.2,tests/bench/requirements.in)
+	@echo "==> constraints/docs.txt"
+	@{ echo "# Written by 'make constraints': the tools of 'make docs'"; \
+	  $(UV) pip compile --group docs --universal --python-version 3.11 --no-header --no-annotate --quiet; \
+	} > constraints/docs.txt
 
 # --- checks ------------------------------------------------------------------------------------------
 
@@ -124,6 +128,22 @@ bench-triggerer: .venv/.installed .venvs/bench/.installed ## Measure what waitin
 .PHONY: demo
 demo: .venvs/demo/.installed ## Kill a worker in mid-job on real Airflow; KEEP=1 leaves the UI up
 	@PYTHONPATH=tests .venvs/demo/bin/python -m demo .demo $(if $(KEEP),--keep)
+
+# --- documentation -----------------------------------------------------------------------------------
+
+.venvs/docs/.installed: constraints/docs.txt $(UV)
+	@echo "==> .venvs/docs, pinned by constraints/docs.txt"
+	@python=$$(.ci/find-python 3.11 3.14); \
+	[ -x .venvs/docs/bin/python ] || $(UV) venv --quiet --python "$$python" .venvs/docs
+	@$(UV) pip sync --quiet --python .venvs/docs/bin/python constraints/docs.txt
+	@touch $@
+
+.PHONY: docs
+docs: .venvs/docs/.installed ## Build the documentation as a site, into build/docs
+	@PYTHONPATH=tests .venvs/docs/bin/python -m pages
+	@rm -rf build/docs
+	.venvs/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
 
 # --- the rest ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,12 @@
+"""Write what in docs/ comes from elsewhere: ``python -m pages``; ``make docs`` does it first."""
+
+from __future__ import annotations
+
+from pages.embed import embedded, pages
+from pages.sequence import PICTURE, draw
+
+for page in pages():
+    text = page.read_text()
+    if (new := embedded(text)) != text:
+        page.write_text(new)
+PICTURE.write_text(draw())
