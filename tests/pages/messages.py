@@ -30,7 +30,7 @@ def _of(path: Path) -> Iterator[str]:
 
 
 def _texts(node: ast.AST) -> list[ast.expr]:
-    """What becomes an error message at ``node``: an exception's first argument, or what describes a failure."""
+    """What becomes an error message at ``node``: an exception's first argument, or a description."""
     if isinstance(node, ast.Call) and RAISES.search(_name(node.func)):
         return node.args[:1]
     if isinstance(node, ast.FunctionDef) and node.name == "describe_failure":
@@ -55,7 +55,7 @@ def template(node: ast.expr) -> str:
 
 
 def matches(listed: str, text: str) -> bool:
-    """Return whether a message as a page lists it, with ``…`` for any text, stands for a message of the source."""
+    """Return whether a message as a page lists it, with ``…`` for any text, stands for one of the source."""
     parts = [re.escape(part) for part in re.split("…+", listed)]
     return re.match(".*?".join(parts), text, re.DOTALL) is not None
 
