@@ -145,6 +145,10 @@ docs: .venvs/docs/.installed ## Build the documentation as a site, into build/do
 	.venvs/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
+.PHONY: screenshots
+screenshots: .venvs/demo/.installed ## Take docs/images/task-state-store.png of the demo, with headless Chromium
+	@PYTHONPATH=tests .venvs/demo/bin/python -m demo.screenshot .demo/screenshots
+
 # --- the rest ----------------------------------------------------------------------------------------
 
 .PHONY: build
