@@ -32,14 +32,13 @@ except ImportError:  # Airflow 2
 
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 #: Where Airflow 2 has what Dag files take from the SDK, as the page's table says.
-AIRFLOW_2 = {
-    name: module
-    for name, module in re.findall(
+AIRFLOW_2 = dict(
+    re.findall(
         r"^\| `from airflow\.sdk import (\w+)` \| `from ([\w.]+) import \1` \|$",
         (EXAMPLES.parent / "docs" / "older-airflow.md").read_text(),
         re.MULTILINE,
     )
-}
+)
 
 
 def needs_the_stores(path: Path) -> bool:
