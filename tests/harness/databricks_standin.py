@@ -119,6 +119,16 @@ async def cancel(request: Request) -> Any:
     return {}
 
 
+@front.post("/api/2.2/jobs/runs/cancel-all")
+async def cancel_all(request: Request) -> Any:
+    """Cancel what goes on of a job."""
+    job_id = int((await request.json())["job_id"])
+    for run in RUNS.values():
+        if run.is_active and jobs._state["runs"][run.run_id].get("job_id") == job_id:
+            run.cancelled_at = time.time()
+    return {}
+
+
 @front.get("/standin/runs")
 async def runs(name: str = "") -> Any:
     """All runs whose name starts with ``name``, in order."""
