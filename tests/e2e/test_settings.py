@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 
 from harness.batch_case import BatchCase, Code
+from harness.batch_service import DEFINITION, QUEUE
 
 KEY = "batch_job_id"
 
@@ -112,3 +113,39 @@ def test_a_key_that_never_expires_is_not_cleaned(case, airflow):
     case.batch.finish(case.running()[0].id)
     task.wait("success")
     assert len(case.jobs()) == 1
+
+
+# -- what docs/operating.md says to do with an orphan -----------------------------------------------
+
+
+def orphaned(case):
+    """A task that was marked failed, and whose job nobody waits for."""
+    task = case.start(cancel_on_kill=False, retries=0)
+    stored(case, task)
+    task.mark("failed")
+    task.wait("failed")
+    return task
+
+
+def test_a_clear_takes_an_orphan_back_whose_id_is_stored(case):
+    task = orphaned(case)
+    task.clear()
+    task.wait_log("Reconnecting to existing job")
+    case.batch.finish(case.running()[0].id)
+    task.wait("success")
+    assert (task.return_value(), len(case.jobs())) == (case.jobs()[0].id, 1)
+
+
+def test_an_orphan_is_given_back_to_its_task_by_its_id(case):
+    task = orphaned(case)
+    orphan = case.batch.client().submit_job(
+        jobName=case.name, jobQueue=QUEUE, jobDefinition=DEFINITION, parameters={"standin_seconds": "600"}
+    )["jobId"]
+    client, keys = task.run.client, f"{task.path}/state-store"
+    client.api("DELETE", f"{keys}/{KEY}_submission")
+    client.api("PUT", f"{keys}/{KEY}", {"value": orphan})
+    task.clear()
+    task.wait_log("Reconnecting to existing job")
+    case.batch.finish(orphan)
+    task.wait("success")
+    assert (task.return_value(), len(case.jobs())) == (orphan, 2)

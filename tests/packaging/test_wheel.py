@@ -156,6 +156,8 @@ def test_the_source_archive_holds_what_its_tests_need(dist: Path) -> None:
 
     assert {"pyproject.toml", "LICENSE", "README.md", "Makefile", "tests/conftest.py"} <= names
     assert {f"constraints/{file.name}" for file in CONSTRAINTS.parent.glob("*.txt")} <= names
+    assert {str(file.relative_to(REPOSITORY)) for file in REPOSITORY.glob("docs/**/*.md")} <= names
+    assert ".pre-commit-hooks.yaml" in names
     assert not [name for name in names if name.startswith((".venv", ".demo", "dist"))]
 
 
