@@ -94,14 +94,7 @@ class StateMachineOperator(ResumableJobMixin, BaseOperator):
         StepFunctionHook(aws_conn_id=self.aws_conn_id).conn.stop_execution(executionArn=external_id)
 
     def make_trigger(self, external_id, context):
-        return ExecutionTrigger(
-            external_id=external_id,
-            aws_conn_id=self.aws_conn_id,
-            poll_interval=self.poll_interval,
-            poll_error_window=self.poll_error_window,
-            deadline=self.job_deadline,
-            cancel_on_kill=self.cancel_on_kill,
-        )
+        return ExecutionTrigger(external_id=external_id, aws_conn_id=self.aws_conn_id, **self.trigger_options)
 
 
 class Executions(JobService):

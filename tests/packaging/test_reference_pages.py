@@ -6,6 +6,7 @@ import importlib
 import re
 
 import airflow_provider_durable
+from airflow_provider_durable.resumable.hooks import JobHooks
 from airflow_provider_durable.resumable.parameters import DEFAULTS
 from pages.embed import REPOSITORY
 from pages.markdown import Page
@@ -63,6 +64,12 @@ def test_the_log_events_are_logged() -> None:
 def test_every_parameter_is_in_the_table() -> None:
     listed = set(re.findall(r"^\| `(\w+)` \|", Page("docs/parameters.md").text, re.MULTILINE))
     assert listed == {*DEFAULTS, "deferrable"}
+
+
+def test_what_hooks_may_read_is_all_listed() -> None:
+    readable = {name for name, value in vars(JobHooks).items() if isinstance(value, property)} | {"remember"}
+    section = Page("docs/writing-an-operator.md").text.partition("\n## What the hooks may read\n")[2]
+    assert set(re.findall(r"^\| `(\w+)", section.partition("\n## ")[0], re.MULTILINE)) == readable
 
 
 def test_the_api_page_names_what_can_be_imported() -> None:
