@@ -95,7 +95,7 @@ test-older: $(OLDER:%=test-%) ## Run the unit tests on older Airflows, and on th
 # What needs real Airflow processes needs the newest Airflow; the rest runs everywhere.
 $(OLDER:%=test-%): test-%: .venvs/%/.installed
 	@echo "==> Airflow $*"
-	.venvs/$*/bin/python -m pytest --numprocesses $(OLDER_WORKERS) tests/unit tests/packaging/test_import.py
+	.venvs/$*/bin/python -m pytest --numprocesses $(OLDER_WORKERS) tests/unit tests/parity tests/packaging/test_import.py
 
 .PHONY: lint
 lint: .venv/.installed ## Check format, lint rules, types and file lengths

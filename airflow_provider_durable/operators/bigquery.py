@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -106,7 +106,7 @@ class BigQueryInsertJobOperator(ResumableJobMixin, ApacheBigQueryInsertJobOperat
     def execute_complete(
         self,
         context: Context,
-        event: dict[str, Any] | None = None,
+        event: Mapping[str, Any] | None = None,
         external_id: JsonValue = None,
         submitted_at: str | None = None,
     ) -> Any:

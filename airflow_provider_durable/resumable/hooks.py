@@ -168,7 +168,8 @@ class JobHooks:
 
     def make_trigger(self, external_id: JsonValue, context: Context) -> Any:
         """
-        Return the trigger to defer on. Its event may say ``status``: ``"error"`` or ``"timeout"``.
+        Return the trigger to defer on. Its event may say ``status``: ``"error"`` or ``"timeout"``, or say so
+        in ``outcome`` where ``status`` has another reader.
 
         The job's outcome is asked of the service when the task resumes, not read from the event.
 
@@ -315,7 +316,7 @@ class JobHooks:
 
     @property
     def trigger_options(self) -> dict[str, Any]:
-        """What every :class:`~airflow_provider_durable.triggers.base.JobTrigger` takes, for ``make_trigger``."""
+        """What every trigger on ``triggers.base.JobTrigger`` takes: for ``make_trigger``."""
         return {
             "poll_interval": getattr(self, self.poll_interval_parameter),
             "deadline": self.job_deadline,

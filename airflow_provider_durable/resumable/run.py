@@ -171,13 +171,21 @@ class JobRun:
     def _load(self, event: Mapping[str, Any] | None) -> None:
         """Learn of the job: from the store, or from the event of a trigger that was not ours."""
         if self.store is None:
-            self.external_id = self.external_id or (event or {}).get(self.operator.event_id_key)
+            if event:
+                self._learn_from(event)
             return
         self.external_id = self.external_id or self.store.load_id()
         if self.keeps_record and (record := self.store.load_record()):
             self._know(record)
         if event and not self.external_id and self.record is None:
             adopt(self, event.get(self.operator.event_id_key))
+
+    def _learn_from(self, event: Mapping[str, Any]) -> None:
+        """Learn of the job from the event alone: nothing else remembers it."""
+        self.external_id = self.external_id or event.get("external_id", event.get(self.operator.event_id_key))
+        timeout = self.operator.execution_timeout
+        if self.submitted_at is None and timeout is not None and (deadline := event.get("deadline")):
+            self.submitted_at = datetime.fromisoformat(deadline) - timeout
 
     def _result(self) -> Any:
         if not self.settings.waits:
@@ -241,12 +249,13 @@ class JobRun:
     def _reconnect(self, event: Mapping[str, Any] | None) -> None:
         """Take over the job that an earlier try started, or that a trigger has been waiting for."""
         op, record = self.operator, self.record
-        if event and event.get("status") == "error":
+        outcome = event.get("outcome", event.get("status")) if event else None
+        if event and outcome == "error":
             raise TriggerFailedError(
                 f"The trigger failed while job {self.external_id} goes on; the next try reconnects to it. "
                 f"The trigger's event: {dict(event)}"
             )
-        if event and event.get("status") == "timeout":
+        if outcome == "timeout":
             raise AirflowTaskTimeout(f"execution_timeout={op.execution_timeout} passed")
         if record is None or record.try_number == self.situation.try_number:
             return
@@ -261,10 +270,11 @@ class JobRun:
         self.check_deadline()
         if self.settings.defers:
             resume = None
-            if self.store is None:
+            trigger = op.make_trigger(self.external_id, self.context)
+            # Apache's operators, should the Dag go back to them meanwhile, take the event and nothing else.
+            if self.store is None and not getattr(trigger, "event_names_job", False):
                 submitted_at = self.submitted_at.isoformat() if self.submitted_at else None
                 resume = {"external_id": self.external_id, "submitted_at": submitted_at}
-            trigger = op.make_trigger(self.external_id, self.context)
             op.defer(trigger=trigger, method_name=op.resume_method, kwargs=resume)
         if self.settings.reschedules:
             pause = timedelta(

@@ -10,7 +10,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -39,7 +39,7 @@ class JobTrigger(BaseTrigger):
     **Purpose:** a deferred task costs its triggerer next to nothing, and its job outlives the triggerer.
 
     **How it works:** all triggers of one event loop whose ``service`` has the same key share one poller.
-    The event is a dictionary with ``external_id``, ``message`` and ``status``:
+    The event is a dictionary with ``external_id``, ``message``, ``deadline`` and ``status``:
 
     - ``success``, ``failed``, ``unknown``: the job has ended so, or the service does not know it
     - ``timeout``: the deadline has passed, the job goes on
@@ -61,6 +61,9 @@ class JobTrigger(BaseTrigger):
     :param cancel_on_kill: whether a person's kill cancels the job
     :param poll_error_window: for how long requests may fail in a row; seconds or a timedelta
     """
+
+    #: The task learns from the event which job it is about, and needs no store for that.
+    event_names_job: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -92,10 +95,14 @@ class JobTrigger(BaseTrigger):
         return {
             "external_id": self.external_id,
             "poll_interval": self.poll_interval,
-            "deadline": self.deadline.isoformat() if self.deadline else None,
+            "deadline": self._deadline_text,
             "cancel_on_kill": self.cancel_on_kill,
             "poll_error_window": self.poll_error_window,
         }
+
+    @property
+    def _deadline_text(self) -> str | None:
+        return self.deadline.isoformat() if self.deadline else None
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event, as described on the class."""
@@ -109,7 +116,12 @@ class JobTrigger(BaseTrigger):
 
     def event(self, status: str, message: str) -> dict[str, Any]:
         """Return what the event says."""
-        return {"status": status, "external_id": self.external_id, "message": message}
+        return {
+            "status": status,
+            "external_id": self.external_id,
+            "message": message,
+            "deadline": self._deadline_text,
+        }
 
     async def _wait(self) -> tuple[str, str]:
         """Return the event's status and message."""

@@ -162,9 +162,19 @@ class BigQueryJobTrigger(JobTrigger):
         }
 
     def event(self, status: str, message: str) -> dict[str, Any]:
-        """Return the event; Apache's operator, should the Dag go back to it, reads ``job_id``."""
-        place = {"project_id": self.place.project, "location": self.place.location}
-        return {**super().event(status, message), "job_id": self.job_id, **place}
+        """
+        Return the event, with what became of the job in ``outcome``.
+
+        Apache's operator, should the Dag go back to it, reads ``job_id``, and takes any ``status`` but
+        ``error`` for success.
+        """
+        return {
+            **super().event("success" if status == "success" else "error", message),
+            "outcome": status,
+            "job_id": self.job_id,
+            "project_id": self.place.project,
+            "location": self.place.location,
+        }
 
     def service(self) -> JobService:
         """Return BigQuery, as this trigger's connection reaches it."""

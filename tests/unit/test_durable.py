@@ -515,6 +515,18 @@ def test_deferring_without_a_store_takes_the_job_along(service: Service) -> None
     assert resumed.resume_job(context(Store()), {"status": "success"}, **kwargs) == "result of job-1"
 
 
+def test_a_trigger_whose_event_names_the_job_takes_nothing_else_along(service: Service) -> None:
+    task = deferring(service, durable=False, execution_timeout=timedelta(hours=1))
+    task.make_trigger = lambda external_id, context: SimpleNamespace(event_names_job=True)
+    with pytest.raises(Deferred):
+        task.execute(context(Store()))
+    assert task.deferred[0]["kwargs"] is None
+    event = {"status": "success", "external_id": "job-1", "deadline": task.job_deadline.isoformat()}
+    resumed = deferring(service, durable=False, execution_timeout=timedelta(hours=1))
+    assert resumed.resume_job(context(Store()), event) == "result of job-1"
+    assert resumed.job_deadline == task.job_deadline
+
+
 def test_the_trigger_can_be_told_the_deadline(service: Service) -> None:
     task = deferring(service, execution_timeout=timedelta(hours=1))
     seen: list[Any] = []

@@ -34,6 +34,10 @@ class Client:
     meta = SimpleNamespace(region_name="eu-west-1", partition="aws")
     meta.client = SimpleNamespace(meta=meta)
     attempts: int | None = None
+    #: Whether an operator may leave it to boto3 to send SubmitJob again, as Apache's does.
+    takes_repeats = False
+    #: What becomes of a job.
+    ends_as = "SUCCEEDED"
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -54,7 +58,7 @@ class Client:
             raise self.errors[name].pop(0)
 
     def submit_job(self, **request: Any) -> dict[str, Any]:
-        assert self.attempts == 1, "boto3 would repeat the request by itself"
+        assert self.takes_repeats or self.attempts == 1, "boto3 would repeat the request by itself"
         self._note("submit", request)
         accepted, error = self.submit_errors.pop(0) if self.submit_errors else (True, None)
         job_id = f"00000000-{len(self.jobs)}"
@@ -64,7 +68,7 @@ class Client:
                 "jobName": request["jobName"],
                 "jobDefinition": "arn:definition",
                 "jobQueue": "arn:queue",
-                "status": "SUCCEEDED",
+                "status": self.ends_as,
                 "createdAt": int(utcnow().timestamp() * 1000),
                 "parameters": request.get("parameters", {}),
             }
@@ -121,12 +125,12 @@ class Pushing(TaskInstance):
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        self.pushed: dict[str, Any] = {}
+        self.xcoms: dict[str, Any] = {}
 
     def xcom_push(self, key: str, value: Any, **_: Any) -> None:
         if self.broken:
             raise ConnectionError("the API server is away")
-        self.pushed[key] = value
+        self.xcoms[key] = value
 
 
 def operator(**parameters: Any) -> BatchOperator:

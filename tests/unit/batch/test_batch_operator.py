@@ -291,7 +291,7 @@ def test_links_are_pushed_again_by_every_try(client: Client) -> None:
     for number in (1, 2):
         given = context(store, try_number=number)
         operator().execute(given)
-        assert given["ti"].pushed.keys() == {"batch_job_details", "batch_job_definition", "batch_job_queue"}
+        assert given["ti"].xcoms.keys() == {"batch_job_details", "batch_job_definition", "batch_job_queue"}
 
 
 @pytest.mark.task_state_store
@@ -302,6 +302,21 @@ def test_links_that_cannot_be_pushed_change_nothing(client: Client) -> None:
         given["ti"].broken = True
         assert operator().execute(given) == "00000000-0"
     assert len(client.jobs) == 1
+
+
+def test_max_retries_do_not_end_the_wait_for_a_job_that_is_alive(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.ends_as = "RUNNING"
+    describe = type(client).describe_jobs
+
+    def describe_five_times(self: Client, jobs: list[str]) -> dict[str, Any]:
+        if len(self.sent("describe")) == 5:
+            self.jobs[jobs[0]]["status"] = "SUCCEEDED"
+        return describe(self, jobs)
+
+    monkeypatch.setattr(type(client), "describe_jobs", describe_five_times)
+    assert operator(max_retries=1, status_retries=1).execute(context()) == "00000000-0"
 
 
 def test_cancelling_says_who_and_can_be_done_twice(client: Client) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -18,46 +17,6 @@ if TYPE_CHECKING:
 
     from unit.bigquery.jobs_api import FakeBigQuery
     from unit.fakes import Store
-
-
-def test_parameters_templates_links_and_colour_are_apaches() -> None:
-    from airflow.providers.google.cloud.operators.bigquery import BigQueryInsertJobOperator as Apache
-
-    from airflow_provider_durable.operators.bigquery import BigQueryInsertJobOperator as Ours
-
-    assert Ours.__name__ == Apache.__name__
-    for name in ("template_fields", "template_ext", "template_fields_renderers", "operator_extra_links"):
-        assert getattr(Ours, name) == getattr(Apache, name)
-    assert Ours.ui_color == Apache.ui_color
-    values: dict[str, Any] = {
-        "configuration": QUERY,
-        "project_id": "p",
-        "location": "EU",
-        "job_id": "j",
-        "force_rerun": False,
-        "reattach_states": {"RUNNING"},
-        "gcp_conn_id": "c",
-        "impersonation_chain": ["a", "b"],
-        "cancel_on_kill": False,
-        "result_retry": None,
-        "result_timeout": 5.0,
-        "deferrable": True,
-        "poll_interval": 9.0,
-    }
-    known = set(inspect.signature(Apache.__init__).parameters) - {"self", "kwargs", "durable"}
-    assert known == set(values), "a new parameter of Apache's: does it do what it says here, too?"
-    task = Ours(task_id="t", **values)
-    assert {name: getattr(task, name) for name in values} == values
-
-
-def test_the_defaults_are_apaches() -> None:
-    from airflow.providers.google.cloud.operators.bigquery import BigQueryInsertJobOperator as Apache
-
-    from airflow_provider_durable.operators.bigquery import BigQueryInsertJobOperator as Ours
-
-    theirs, ours = (cls(task_id="t", configuration=QUERY) for cls in (Apache, Ours))
-    for name in set(inspect.signature(Apache.__init__).parameters) - {"self", "kwargs", "durable"}:
-        assert getattr(ours, name) == getattr(theirs, name), name
 
 
 def test_default_args_reach_the_parameters_of_both() -> None:

@@ -48,8 +48,8 @@ async def test_it_says_how_the_job_ended_and_where(
     bigquery.start("j", dict(QUERY))
     bigquery.ends_after, bigquery.ends_with = 2, reason
     event = await run(trigger())
-    assert {key: event[key] for key in ("status", "job_id", "external_id", "project_id", "location")} == {
-        "status": status,
+    assert {key: event[key] for key in ("outcome", "job_id", "external_id", "project_id", "location")} == {
+        "outcome": status,
         "job_id": "j",
         "external_id": "j",
         "project_id": PROJECT,

@@ -168,10 +168,10 @@ def test_a_task_that_leaves_its_worker_comes_back_to_where_the_job_is(
 def test_a_deferral_without_a_store_asks_where_the_job_is(bigquery: FakeBigQuery) -> None:
     bigquery.ends_after = None
     trigger, resume = _defer(make(deferrable=True), context())
-    assert resume["external_id"] == bigquery.only_id
+    assert resume is None  # Apache's operator could not be called with more than the event
     bigquery.finish(bigquery.only_id, "backendError", "no luck")
     with pytest.raises(JobFailedError, match="backendError: no luck"):
-        make(deferrable=True).execute_complete(context(), trigger.event("failed", "ended"), **resume)
+        make(deferrable=True).execute_complete(context(), trigger.event("failed", "ended"))
     assert bigquery.methods() == ["insert", "get"]
 
 

@@ -66,7 +66,7 @@ class JobsApi:
     plans: dict[str, list[Plan]] = field(default_factory=dict)
     #: What becomes of a run between two looks at it.
     ends: Callable[[dict[str, Any]], None] = lambda run: run.update(SUCCEEDED)
-    _ids = itertools.count(100)
+    _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(100))
 
     def install(self, mock: responses.RequestsMock) -> None:
         for method in ("GET", "POST"):

@@ -21,7 +21,6 @@ from airflow_provider_durable.operators.databricks import (
     DatabricksSubmitRunOperator,
 )
 from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE
-from airflow_provider_durable.triggers.databricks import DatabricksRunTrigger
 from unit.databricks.jobs_api import SUCCEEDED, TASK, context, operator
 
 if TYPE_CHECKING:
@@ -52,14 +51,6 @@ RUNS: list[dict[str, Any]] = [
     {"job_id": 7, "params": {"day": 1}},
     {"job_id": 7, "jar_params": ["x"], "spark_submit_params": ["y"], "dbt_commands": ["dbt run"]},
 ]
-
-
-@PAIRS
-def test_template_fields_links_and_looks_are_those_of_apache(durable: type[Any], apache: type[Any]) -> None:
-    assert issubclass(durable, apache)
-    assert durable.__name__ == apache.__name__
-    for name in ("template_fields", "template_ext", "operator_extra_links", "ui_color", "ui_fgcolor"):
-        assert getattr(durable, name) is getattr(apache, name)
 
 
 @pytest.mark.parametrize(
@@ -217,16 +208,6 @@ def test_the_trigger_has_what_it_needs_and_no_credentials(api: JobsApi, store: S
     assert parameters["run_id"] == run_id
     assert parameters["poll_interval"] == 4
     assert "dapi" not in json.dumps(parameters)
-
-
-def test_the_event_is_understood_by_apaches_operator(api: JobsApi) -> None:
-    trigger = DatabricksRunTrigger(run_id=1, run_page_url="https://x")
-    done = trigger.event("success", "ok")
-    ApacheSubmitRunOperator(task_id="load", notebook_task=TASK).execute_complete(context(), done)
-    with pytest.raises(Exception, match="boom"):
-        ApacheSubmitRunOperator(task_id="load", notebook_task=TASK).execute_complete(
-            context(), trigger.event("failed", "boom")
-        )
 
 
 def test_a_task_that_apaches_operator_deferred_is_taken_up(api: JobsApi, store: Store) -> None:

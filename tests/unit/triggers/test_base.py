@@ -101,9 +101,14 @@ def test_throttling_is_no_error(service: FakeService) -> None:
 
 @pytest.mark.parametrize("status", ["success", "failed", "unknown", "timeout", "error"])
 def test_an_event_is_json(status: str) -> None:
-    event = trigger().event(status, "why")
+    event = trigger(deadline=BEGIN).event(status, "why")
     assert json.loads(json.dumps(event)) == event
-    assert event == {"status": status, "external_id": "job", "message": "why"}
+    assert event == {
+        "status": status,
+        "external_id": "job",
+        "message": "why",
+        "deadline": BEGIN.isoformat(),
+    }
 
 
 # -- the deadline --------------------------------------------------------------------------------

@@ -1,0 +1,159 @@
+"""The services that both operators of a pair run against, one process and no network.
+
+The fakes are those of the unit tests: of the provider packages nothing is replaced but the transport.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+    from parity.pairs import Pair
+
+COPY = {
+    "copy": {
+        "sourceTable": {"projectId": "p", "datasetId": "d", "tableId": "a"},
+        "destinationTable": {"projectId": "p", "datasetId": "d", "tableId": "b"},
+    }
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """
+    A service that runs.
+
+    :param arguments: what an operator needs to find it, and to ask it often
+    :param context: makes a try's context
+    :param fail: has the jobs of from now on fail
+    :param start: starts a job, has it end, and returns its id
+    :param id_attribute: where both operators keep the id of their job, for listeners to read
+    """
+
+    arguments: Mapping[str, Any]
+    context: Callable[[], dict[str, Any]]
+    fail: Callable[[], None]
+    start: Callable[[], Any]
+    id_attribute: str = "job_id"
+
+
+@contextmanager
+def _databricks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    from tenacity import stop_after_attempt, wait_none
+
+    from unit.databricks import jobs_api
+    from unit.fakes import Store
+
+    arguments = {
+        "polling_period_seconds": 0.001,
+        "databricks_retry_args": {"stop": stop_after_attempt(1), "wait": wait_none()},
+    }
+    with jobs_api.workspace(monkeypatch) as api:
+
+        def fail() -> None:
+            api.ends = lambda run: run.update(jobs_api.FAILED)
+
+        def start() -> int:
+            run_id = api.start()
+            api.ends(api.runs[run_id])
+            return run_id
+
+        yield Running(arguments, lambda: jobs_api.context(Store()), fail, start, "run_id")
+
+
+@contextmanager
+def _bigquery(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    from unit.bigquery import jobs_api
+    from unit.fakes import Store
+
+    with jobs_api.service(monkeypatch) as bigquery:
+
+        def fail() -> None:
+            bigquery.ends_with = "invalidQuery"
+
+        def start() -> str:
+            job_id = f"job-{len(bigquery.jobs)}"
+            bigquery.start(job_id, COPY)
+            bigquery.finish(job_id, bigquery.ends_with)
+            return job_id
+
+        # Apache's operator does not find a job where BigQuery put it, only where the author did.
+        arguments = {"configuration": COPY, "poll_interval": 0.001, "location": jobs_api.TOKYO}
+        yield Running(arguments, lambda: jobs_api.context(Store()), fail, start)
+
+
+@contextmanager
+def _batch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    from unit.batch import batch_api
+
+    client = batch_api.account(monkeypatch)
+    client.takes_repeats = True
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(min(seconds, 0.002)))
+
+    def fail() -> None:
+        client.ends_as = "FAILED"
+
+    def start() -> str:
+        names = batch_api.NAMES
+        request = {"jobName": names["job_name"], "jobQueue": names["job_queue"], "jobDefinition": "d"}
+        job_id: str = client.submit_job(**request)["jobId"]
+        return job_id
+
+    arguments = {"poll_interval": 1, "aws_conn_id": None, "region_name": "eu-west-1"}
+    yield Running(arguments, batch_api.context, fail, start)
+
+
+SERVICES: dict[str, Callable[[pytest.MonkeyPatch], AbstractContextManager[Running]]] = {
+    "apache-airflow-providers-amazon": _batch,
+    "apache-airflow-providers-databricks": _databricks,
+    "apache-airflow-providers-google": _bigquery,
+}
+
+
+def service_of(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[Running]:
+    """Return the service that the operators of ``pair`` run jobs on."""
+    return SERVICES[pair.distribution](monkeypatch)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of one run, where the job's id reads ID."""
+
+    returned: Any
+    pushed: Mapping[str, Any]
+    error: Exception | None
+    task: Any
+
+
+def run(pair: Pair, operator: type[Any], service: Running, **arguments: Any) -> Ran:
+    """Make a task and execute it."""
+    task = operator(**pair.given(**{**service.arguments, **arguments}))
+    return call(service, task, "execute")
+
+
+def call(service: Running, task: Any, method: str, *arguments: Any, **more: Any) -> Ran:
+    """Call a ``method`` of ``task`` as a worker does."""
+    context = {**service.context(), "task": task}
+    returned, error = None, None
+    try:
+        returned = getattr(task, method)(context, *arguments, **more)
+    except Exception as raised:  # noqa: BLE001 - which error it is, is the question
+        error = raised
+    job_id = getattr(task, service.id_attribute)
+    pushed = dict(context["ti"].xcoms)
+    return Ran(_anonymous(returned, job_id), _anonymous(pushed, job_id), error, task)
+
+
+def _anonymous(value: Any, job_id: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _anonymous(one, job_id) for key, one in value.items()}
+    if isinstance(value, str):
+        return value.replace(str(job_id), "ID")
+    return "ID" if value == job_id and job_id is not None else value

@@ -1,0 +1,111 @@
+"""A deferral that one operator begins is ended by the other: each understands the events of both triggers."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_durable.resumable.compat import AirflowException
+from parity.pairs import PAIRS
+from parity.services import call, service_of
+
+if TYPE_CHECKING:
+    from parity.pairs import Pair
+    from parity.services import Running
+
+try:
+    from airflow.sdk.exceptions import TaskDeferred
+except ImportError:  # Airflow below 3.2
+    from airflow.exceptions import TaskDeferred
+
+each_pair = pytest.mark.parametrize(
+    "pair", [pair for pair in PAIRS if pair.name != "SparkSubmitOperator"], ids=str
+)
+
+
+@pytest.fixture
+def service(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    with service_of(pair, monkeypatch) as running:
+        yield running
+
+
+def event_of_apaches(pair: Pair, job_id: Any, *, succeeded: bool) -> dict[str, Any]:
+    """What Apache's trigger says of a job that has ended, on all supported provider versions."""
+    if pair.name == "BatchOperator":
+        # The trigger fails by itself when the job does.
+        return {"status": "success", "job_id": job_id}
+    if pair.name == "BigQueryInsertJobOperator":
+        status = "success" if succeeded else "error"
+        return {"status": status, "message": "ended", **({"job_id": job_id} if succeeded else {})}
+    result = "SUCCESS" if succeeded else "FAILED"
+    state = {"life_cycle_state": "TERMINATED", "result_state": result, "state_message": "ended"}
+    return {"run_id": job_id, "run_page_url": "https://x", "run_state": json.dumps(state), "errors": []}
+
+
+def deferred(pair: Pair, service: Running) -> TaskDeferred:
+    """Have our operator defer."""
+    task = pair.ours(**pair.given(**service.arguments, deferrable=True))
+    with pytest.raises(TaskDeferred) as deferral:
+        task.execute({**service.context(), "task": task})
+    return deferral.value
+
+
+@each_pair
+def test_the_method_that_ends_it_is_the_same(pair: Pair, service: Running) -> None:
+    assert deferred(pair, service).method_name == "execute_complete"
+    for operator in pair.both:
+        assert callable(operator.execute_complete)
+
+
+@each_pair
+def test_apaches_operator_succeeds_at_our_triggers_success(pair: Pair, service: Running) -> None:
+    deferral = deferred(pair, service)
+    event = deferral.trigger.event("success", "ended")
+    task = pair.apache(**pair.given(**service.arguments))
+    ran = call(service, task, "execute_complete", event, **(deferral.kwargs or {}))
+    assert ran.error is None
+    ours = pair.ours(**pair.given(**service.arguments))
+    if ran.returned is not None:
+        assert ran.returned == call(service, ours, "execute_complete", event).returned
+
+
+@each_pair
+@pytest.mark.parametrize("status", ["failed", "unknown", "timeout", "error"])
+def test_apaches_operator_fails_at_whatever_else_our_trigger_says(
+    pair: Pair, service: Running, status: str
+) -> None:
+    deferral = deferred(pair, service)
+    event = deferral.trigger.event(status, "said our trigger")
+    task = pair.apache(**pair.given(**service.arguments))
+    ran = call(service, task, "execute_complete", event, **(deferral.kwargs or {}))
+    assert isinstance(ran.error, AirflowException)
+    assert "said our trigger" in str(ran.error)
+
+
+@each_pair
+def test_ours_returns_the_result_at_apaches_triggers_success(pair: Pair, service: Running) -> None:
+    job_id = service.start()
+    task = pair.ours(**pair.given(**service.arguments))
+    ran = call(service, task, "execute_complete", event_of_apaches(pair, job_id, succeeded=True))
+    assert ran.error is None
+    assert ran.returned == "ID"
+
+
+@each_pair
+def test_ours_fails_at_apaches_triggers_failure(pair: Pair, service: Running) -> None:
+    service.fail()
+    job_id = service.start()
+    task = pair.ours(**pair.given(**service.arguments))
+    ran = call(service, task, "execute_complete", event_of_apaches(pair, job_id, succeeded=False))
+    assert isinstance(ran.error, AirflowException)
+
+
+@each_pair
+def test_both_take_the_event_by_position_and_by_name(pair: Pair) -> None:
+    for operator in pair.both:
+        inspect.signature(operator.execute_complete).bind("self", "context", "event")
+        inspect.signature(operator.execute_complete).bind("self", context="context", event="event")
