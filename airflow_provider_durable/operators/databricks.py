@@ -18,7 +18,7 @@ from airflow_provider_durable.resumable import (
     SubmissionRejectedError,
 )
 from airflow_provider_durable.resumable.compat import BaseOperatorMeta, log_event
-from airflow_provider_durable.resumable.parameters import NOT_GIVEN
+from airflow_provider_durable.resumable.parameters import NOT_GIVEN, refuse_poll_interval
 
 with requires_extra("databricks"):
     from airflow.providers.databricks.hooks.databricks import RunState
@@ -71,10 +71,7 @@ class _DatabricksRun(ResumableJobMixin):
         self, *, json: Any = NOT_GIVEN, idempotency_token: str | None = NOT_GIVEN, **kwargs: Any
     ) -> None:
         where = f"{type(self).__name__}(task_id={kwargs.get('task_id')!r})"
-        if "poll_interval" in kwargs:
-            raise ValueError(
-                f"{where}: poll_interval is called polling_period_seconds here, as in Apache's operator."
-            )
+        refuse_poll_interval(type(self), kwargs, where)
         if isinstance(json, Mapping):
             json = dict(json)  # older versions of Apache's operator write into it
         elif isinstance(json, (list, tuple, set, int, float, bytes)):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_durable.resumable.compat import HAS_TASK_STATE_STORE
 from airflow_provider_durable.resumable.exceptions import (
     JobFailedError,
+    LostJobError,
     LostSubmissionError,
     RecoveryUnavailableError,
     ServiceThrottledError,
@@ -29,6 +30,7 @@ else:
 __all__ = [
     "HAS_TASK_STATE_STORE",
     "JobFailedError",
+    "LostJobError",
     "LostSubmissionError",
     "RecoveryUnavailableError",
     "ResumableJobMixin",

@@ -49,6 +49,15 @@ class LostSubmissionError(AirflowFailException):
     """
 
 
+class LostJobError(AirflowFailException):
+    """
+    The job goes on under a name that the service does not tell.
+
+    Raise it from ``get_job_status``. Submitting again would run the work twice, waiting would have no
+    end, so Airflow does not retry; clearing the task submits again.
+    """
+
+
 class StatusUnavailableError(AirflowException):
     """The service could not be asked for the job's status for longer than ``poll_error_window``."""
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_durable.resumable.compat import NEVER_EXPIRE, conf
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow_provider_durable.resumable.hooks import JobHooks
 
 
@@ -51,6 +53,21 @@ def default_of(name: str) -> Any:
     if name == "deferrable":
         return conf.getboolean("operators", "default_deferrable", fallback=False)
     return DEFAULTS[name]
+
+
+def refuse_poll_interval(cls: type[JobHooks], given: Mapping[str, Any], where: str) -> None:
+    """
+    Refuse ``poll_interval`` where Apache's operator has another name for it.
+
+    :param cls: the operator's class
+    :param given: the arguments that the author wrote; ``default_args`` may be for other operators, too
+    :param where: what the error begins with
+    :raises ValueError: it is among them
+    """
+    if "poll_interval" in given:
+        raise ValueError(
+            f"{where}: poll_interval is called {cls.poll_interval_parameter} here, as in Apache's operator."
+        )
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import random
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_durable.resumable.compat import log_event
+from airflow_provider_durable.resumable.compat import AirflowFailException, log_event
 from airflow_provider_durable.resumable.exceptions import ServiceThrottledError, StatusUnavailableError
 from airflow_provider_durable.resumable.record import utcnow
 
@@ -53,6 +53,8 @@ class StatusReader:
             log_event(self._log, "info", "The service asks for fewer requests", cause=str(error))
             self.failing_since = None
             return None
+        except AirflowFailException:
+            raise  # what the operator says for certain is no failing request
         except Exception as error:
             self.failing_since = self.failing_since or utcnow()
             failing_for = utcnow() - self.failing_since
