@@ -27,7 +27,7 @@ FLAGS = (
     "--force-device-scale-factor=1",
     "--hide-scrollbars",
 )
-SIZE = (1280, 620)
+SIZE = (1280, 900)
 
 
 def take(url: str, text: str, file: str) -> None:
