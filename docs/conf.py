@@ -21,6 +21,8 @@ exclude_patterns = ["_site"]
 extensions = ["myst_parser", "autoapi.extension", "sphinx_copybutton"]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_extra_path = ["_site"]
 html_show_sphinx = html_show_copyright = html_copy_source = False
 copybutton_prompt_text = "$ "
