@@ -25,7 +25,7 @@ EXTRA_OF_OPERATOR = {
     "batch": "amazon",
     "bigquery": "google",
     "databricks": "databricks",
-    "spark_submit": "spark",
+    "spark": "spark",
 }
 
 # One environment and one build for the whole file.
