@@ -26,6 +26,8 @@ from harness.spark_install import SparkInstallation, properties_text
 ACTIVE = frozenset({"SUBMITTED", "RUNNING", "RELAUNCHING", "UNKNOWN"})
 STATE_FILE = "spark-service.json"
 PLACEHOLDER = "JobXXXXXX"
+#: On Linux all of 127/8 is this machine: a second host, on which the same ports are free.
+SECOND_LOOPBACK = "127.0.0.2"
 Recovery = Literal["NONE", "FILESYSTEM", "ZOOKEEPER"]
 
 
@@ -60,10 +62,6 @@ class Application:
     main_class: str
     records: Path
 
-    def arguments(self, seconds: float = 600, *more: str) -> list[str]:
-        """Of the application: how long a driver runs if nobody ends it, and what it ignores."""
-        return [str(self.records), str(seconds), *more]
-
     def processes(self) -> list[DriverProcess]:
         """Every driver that the worker ever started, in order."""
         found = []
@@ -82,19 +80,15 @@ class Application:
         draft.rename(self.records / f"{driver_id}.exit")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Master:
-    """One master's ports."""
+    """Where one master listens; masters of one cluster differ in their hosts alone."""
 
     name: str
+    host: str
     port: int
     rest_port: int
     ui_port: int
-
-    @classmethod
-    def at_free_ports(cls, name: str) -> Master:
-        """A master to be started."""
-        return cls(name, free_port(), free_port(), free_port())
 
 
 @dataclass
@@ -119,9 +113,12 @@ class SparkService:
         """
         folder = folder.resolve()
         installation = SparkInstallation.make(folder)
-        names = ("master", "master-2") if recovery == "ZOOKEEPER" else ("master",)
-        masters = [Master.at_free_ports(name) for name in names]
-        service = cls(folder, installation, recovery, masters, free_port() if len(names) > 1 else 0)
+        hosts = {"master": LOOPBACK, "master-2": SECOND_LOOPBACK}
+        if recovery != "ZOOKEEPER":
+            del hosts["master-2"]
+        ports = [free_port() for _ in range(3)]
+        masters = [Master(name, host, *ports) for name, host in hosts.items()]
+        service = cls(folder, installation, recovery, masters, free_port() if len(hosts) > 1 else 0)
         installation.compile(f"{PLACEHOLDER}.java")
         if service.zookeeper_port:
             service._start_zookeeper()
@@ -157,7 +154,7 @@ class SparkService:
         master = self.master(name)
         settings: dict[str, object] = {
             "spark.master.rest.enabled": "true",
-            "spark.master.rest.host": LOOPBACK,
+            "spark.master.rest.host": master.host,
             "spark.master.rest.port": master.rest_port,
             # Seconds without a heartbeat after which a worker is dead, and its drivers with it.
             "spark.worker.timeout": 20,
@@ -169,11 +166,11 @@ class SparkService:
         (self.folder / "recovery").mkdir(exist_ok=True)
         file = self.folder / f"{name}.properties"
         file.write_text(properties_text(settings))
-        where = ["--host", LOOPBACK, "--port", str(master.port), "--webui-port", str(master.ui_port)]
+        where = ["--host", master.host, "--port", str(master.port), "--webui-port", str(master.ui_port)]
         command = self.installation.command(
             "org.apache.spark.deploy.master.Master", *where, "--properties-file", str(file)
         )
-        self._run(name, command)
+        self._run(name, command, SPARK_LOCAL_IP=master.host)
         if wait:
             self._wait_answers(master, timeout)
 
@@ -212,16 +209,17 @@ class SparkService:
     def _start_zookeeper(self) -> None:
         data = self.folder / "zookeeper"
         data.mkdir(exist_ok=True)
+        # A master that is gone is noticed after 20 ticks, in milliseconds, at the latest.
         command = self.installation.java(
-            "org.apache.zookeeper.server.ZooKeeperServerMain", str(self.zookeeper_port), str(data)
+            "org.apache.zookeeper.server.ZooKeeperServerMain", str(self.zookeeper_port), str(data), "300"
         )
         command.insert(1, "-Dzookeeper.admin.enableServer=false")
         command.insert(1, f"-Dzookeeper.clientPortAddress={LOOPBACK}")
         process = self._run("zookeeper", command)
         process.wait_ready(lambda: accepts(self.zookeeper_port), 60)
 
-    def _run(self, name: str, command: list[str]) -> ServiceProcess:
-        env = self.installation.env()
+    def _run(self, name: str, command: list[str], **settings: str) -> ServiceProcess:
+        env = {**self.installation.env(), **settings}
         process = ServiceProcess.start(name, command, folder=self.folder, env=env, grace=2)
         self.processes[name] = process
         self._save()
@@ -229,8 +227,12 @@ class SparkService:
 
     def _wait_answers(self, master: Master, timeout: float) -> None:
         """Wait until its REST server is up, which starts after its page."""
-        ready = lambda: accepts(master.rest_port) and self._page(master) is not None  # noqa: E731
-        self.processes[master.name].wait_ready(ready, timeout)
+        self.processes[master.name].wait_ready(lambda: self._answers(master), timeout)
+
+    def _answers(self, master: Master) -> bool:
+        with contextlib.suppress(httpx.TransportError):
+            return self._page(master) is not None and self.status("driver-0", master.name) is not None
+        return False
 
     def _save(self) -> None:
         state = {
@@ -251,15 +253,16 @@ class SparkService:
 
     def master_url(self) -> str:
         """For spark-submit: ``spark://host:port``, all masters of it."""
-        return "spark://" + ",".join(f"{LOOPBACK}:{master.port}" for master in self.masters)
+        return "spark://" + ",".join(f"{master.host}:{master.port}" for master in self.masters)
 
     def rest_master_url(self) -> str:
         """For spark-submit through the REST gateway, with ``spark.master.rest.enabled=true``."""
-        return "spark://" + ",".join(f"{LOOPBACK}:{master.rest_port}" for master in self.masters)
+        return "spark://" + ",".join(f"{master.host}:{master.rest_port}" for master in self.masters)
 
     def rest_url(self, name: str = "master") -> str:
         """Of a master's REST server."""
-        return f"http://{LOOPBACK}:{self.master(name).rest_port}"
+        master = self.master(name)
+        return f"http://{master.host}:{master.rest_port}"
 
     def status(self, driver_id: str, name: str = "master") -> dict[str, Any]:
         """What the REST server answers about a driver."""
@@ -304,7 +307,7 @@ class SparkService:
 
     def _page(self, master: Master) -> dict[str, Any] | None:
         with contextlib.suppress(httpx.TransportError):
-            return self._json(f"http://{LOOPBACK}:{master.ui_port}/json/")
+            return self._json(f"http://{master.host}:{master.ui_port}/json/")
         return None
 
     def _json(self, url: str) -> dict[str, Any]:
@@ -316,14 +319,25 @@ class SparkService:
     def application(self, name: str) -> Application:
         """The application of this name: the compiled class, renamed, in a jar of its own."""
         main_class = "Job" + hashlib.sha256(name.encode()).hexdigest()[: len(PLACEHOLDER) - 3]
-        compiled = self.installation.compile(f"{PLACEHOLDER}.java") / f"{PLACEHOLDER}.class"
         jar = self.folder / "jars" / f"{main_class}.jar"
-        jar.parent.mkdir(exist_ok=True)
-        # The name has the same length, so it can stand in the class file in the placeholder's place.
-        renamed = compiled.read_bytes().replace(PLACEHOLDER.encode(), main_class.encode())
-        with zipfile.ZipFile(jar, "w") as archive:
-            archive.writestr(f"{main_class}.class", renamed)
-        return Application(str(jar), main_class, self.folder / "records" / main_class)
+        application = Application(str(jar), main_class, self.folder / "records" / main_class)
+        if not jar.exists():
+            jar.parent.mkdir(exist_ok=True)
+            self._write_jar(application, jar)
+        return application
+
+    def _write_jar(self, application: Application, jar: Path) -> None:
+        compiled = self.installation.compile(f"{PLACEHOLDER}.java") / f"{PLACEHOLDER}.class"
+        name = application.main_class
+        draft = jar.with_name(f"{jar.name}.{os.getpid()}")
+        with zipfile.ZipFile(draft, "w") as archive:
+            archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nMain-Class: {name}\n")
+            # The name has the same length, so it can stand in the class file in the placeholder's place.
+            archive.writestr(
+                f"{name}.class", compiled.read_bytes().replace(PLACEHOLDER.encode(), name.encode())
+            )
+            archive.writestr("records-folder", str(application.records))
+        draft.rename(jar)
 
 
 def _command_line(pid: int) -> str:
