@@ -175,19 +175,23 @@ def _answer(run: JobRun, record: SubmissionRecord, external_id: JsonValue) -> No
         details=run.details,
         previous_id=None if external_id == record.previous_id else record.previous_id,
     )
-    if complete != record:
-        run.save(complete)
-    run.external_id = external_id
-    if run.store is not None and external_id is not None:
-        run.store.save_id(external_id)
-        log_event(
-            run.operator.log,
-            "debug",
-            "Persisted external ID to task store",
-            external_id_key=run.operator.external_id_key,
-            external_id=external_id,
-        )
-    run.stopper.checkpoint()
+    try:
+        if complete != record:
+            run.save(complete)
+        run.external_id = external_id
+        if run.store is not None and external_id is not None:
+            run.store.save_id(external_id)
+            log_event(
+                run.operator.log,
+                "debug",
+                "Persisted external ID to task store",
+                external_id_key=run.operator.external_id_key,
+                external_id=external_id,
+            )
+    finally:
+        # Also where nothing could be stored: a run that was deleted has no store, but its job is to end.
+        run.external_id = external_id
+        run.stopper.checkpoint()
 
 
 def _lost(run: JobRun, record: SubmissionRecord, why: str) -> None:

@@ -224,6 +224,27 @@ def test_a_person_who_stops_during_the_submission_gets_the_job_cancelled(sigterm
 
 
 @durable_only
+def test_a_run_that_is_deleted_during_the_submission_gets_the_job_cancelled(sigterm: Any) -> None:
+    service, store = Service(), Store()
+    sigterm(task := waiting(service))
+    plain = service.submit
+
+    def submit(token: str = "") -> str:
+        signal.raise_signal(signal.SIGTERM)
+
+        def gone(name: str) -> None:
+            raise RuntimeError("404: no such task instance")
+
+        store.before_call = gone  # type: ignore[assignment]
+        return plain(token)
+
+    service.submit = submit  # type: ignore[method-assign]
+    with pytest.raises(TaskStoppedError, match="was cancelled"):
+        task.execute(context(store, max_tries=1, state=None))
+    assert service.jobs["job-1"].cancels == 1
+
+
+@durable_only
 def test_a_stop_before_the_submission_starts_nothing(sigterm: Any) -> None:
     service, store = Service(), Store()
     sigterm(task := waiting(service))
