@@ -5,6 +5,7 @@ Whatever provider versions are installed, these are compared: what is written he
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.metadata
 import inspect
@@ -36,6 +37,7 @@ class Pair:
     :param mapped: a parameter that Dags map over
     :param samples: values for parameters that not every value of their type would do for
     :param instead: what a parameter takes the place of, when it is given
+    :param together: what a parameter needs beside it
     """
 
     name: str
@@ -46,6 +48,7 @@ class Pair:
     mapped: str
     samples: Mapping[str, Any] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
+    together: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
@@ -76,14 +79,16 @@ class Pair:
         """Return ``arguments`` and what else it takes to make a task."""
         replaced = {self.instead[name] for name in arguments if name in self.instead}
         least = {name: value for name, value in self.arguments.items() if name not in replaced}
-        return {"task_id": "task", **least, **arguments}
+        beside = [self.together[name] for name in arguments if name in self.together]
+        return {"task_id": "task", **copy.deepcopy(least), **dict(*beside), **arguments}
 
     def sample(self, parameter: inspect.Parameter) -> Any:
         """Return a value for a parameter that is not its default."""
         if parameter.name in self.samples:
-            return self.samples[parameter.name]
+            # Anew each time: older versions of Apache's operators write into what they are given.
+            return copy.deepcopy(self.samples[parameter.name])
         if parameter.name in self.arguments:
-            return self.arguments[parameter.name]
+            return copy.deepcopy(self.arguments[parameter.name])
         return _other_than(parameter.default, str(parameter.annotation))
 
 
@@ -127,8 +132,9 @@ PAIRS = [
         apache_module="airflow.providers.databricks.operators.databricks",
         module="airflow_provider_durable.operators.databricks",
         arguments={"notebook_task": TASK},
-        mapped="json",
-        samples={"json": {"run_name": "from json"}},
+        mapped="notebook_task",
+        samples={"json": {"run_name": "from json"}, "notebook_task": {"notebook_path": "/other"}},
+        together={"dbt_task": {"git_source": {"git_url": "https://git.test/dbt"}}},
     ),
     Pair(
         name="DatabricksRunNowOperator",
@@ -136,8 +142,8 @@ PAIRS = [
         apache_module="airflow.providers.databricks.operators.databricks",
         module="airflow_provider_durable.operators.databricks",
         arguments={"job_id": "7"},
-        mapped="json",
-        samples={"json": {"python_params": ["from json"]}},
+        mapped="notebook_params",
+        samples={"json": {"python_params": ["from json"]}, "notebook_params": {"day": "monday"}},
         instead={"job_name": "job_id"},
     ),
     Pair(
@@ -173,5 +179,5 @@ def parameters_of(operator: type[Any]) -> dict[str, inspect.Parameter]:
 
 def own_parameters_of(operator: type[Any]) -> dict[str, inspect.Parameter]:
     """Return the parameters of ``operator`` that not every operator has."""
-    of_all = inspect.signature(BaseOperator.__init__).parameters
-    return {name: parameter for name, parameter in parameters_of(operator).items() if name not in of_all}
+    of_all = parameters_of(BaseOperator).keys()
+    return {name: one for name, one in parameters_of(operator).items() if name not in of_all}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_durable.resumable.compat import AirflowException
 from parity.dags import in_a_dag, new_dag, serialized, there_and_back
 from parity.observed import differing, state_of
 from parity.pairs import PAIRS
@@ -55,7 +56,7 @@ def test_a_mapped_task_is_serialized_as_apaches_is(pair: Pair) -> None:
             operator.partial(**given).expand(**{pair.mapped: [pair.samples[pair.mapped]] * 2})
         (encoded,) = serialized(dag)["dag"]["tasks"]
         fields.append(encoded["__var"])
-        assert there_and_back(dag).get_task("task").is_mapped
+        assert "MappedOperator" in type(there_and_back(dag).get_task("task")).__name__
     theirs, ours = fields
     assert {key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key)} == {
         "_task_module"
@@ -76,11 +77,18 @@ def test_templates_are_rendered_in_all_fields_and_no_others(pair: Pair) -> None:
 
 @each_pair
 def test_the_output_of_another_task_makes_a_dependency(pair: Pair) -> None:
+    found: list[Any] = []
     for operator in pair.both:
         with new_dag():
             earlier = operator(**{**pair.given(), "task_id": "earlier"})
-            task = operator(**pair.given(**{pair.mapped: earlier.output}))
-        assert task.upstream_task_ids == {"earlier"}
+            try:
+                task = operator(**pair.given(**{pair.mapped: earlier.output}))
+            except AirflowException as error:
+                # Older versions take no such thing in every parameter.
+                found.append(str(error))
+            else:
+                found.append(task.upstream_task_ids)
+    assert found[0] == found[1]
 
 
 @each_pair
