@@ -26,7 +26,7 @@ class Panel:
 
 PANELS = (
     Panel("Requests to AWS Batch", lambda side: side.requests, lambda value: f"{value:,.0f}"),
-    Panel("CPU, seconds", lambda side: side.cpu, lambda value: f"{value:.1f} s"),
+    Panel("CPU added, seconds", lambda side: side.cpu, lambda value: f"{value:.2f} s"),
     Panel("Memory added, MB", lambda side: side.memory / 1e6, lambda value: f"{value:,.0f} MB"),
     Panel("Longest stall of the event loop", lambda side: side.stall, lambda value: f"{value:.2f} s"),
 )

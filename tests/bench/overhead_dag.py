@@ -46,7 +46,11 @@ class AirflowOperator(SixHooks, AirflowMixin, BaseOperator):  # type: ignore[mis
             time.sleep(1)
 
 
-class DurableOperator(SixHooks, ResumableJobMixin, BaseOperator):  # type: ignore[misc]
+class IdOnlyOperator(SixHooks, ResumableJobMixin, BaseOperator):  # type: ignore[misc]
+    """With ours, and nothing else changed."""
+
+
+class DurableOperator(IdOnlyOperator):
     """With ours, and everything that it can do."""
 
     def recover_job(self, token: str, context: Any) -> Any:
@@ -74,6 +78,7 @@ VARIANTS = {
     "durable": (DurableOperator, {}),
     "not_durable": (DurableOperator, {"durable": False}),
     "airflow": (AirflowOperator, {}),
+    "id_only": (IdOnlyOperator, {}),
 }
 
 

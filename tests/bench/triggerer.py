@@ -7,11 +7,12 @@ import os
 import random
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import IO, Any
 
 from harness.airflow_server import aws_connection
 from harness.batch_service import DEFINITION, QUEUE, REGION, BatchService
@@ -41,13 +42,16 @@ class Measured:
     One side at one number of jobs.
 
     It starts when the triggers do, and is measured from when each job has been asked for once: before,
-    Apache's side creates a client for each. Memory and stall are those of the whole time.
+    Apache's side creates a client for each. Memory and stall are those of the whole time. ``cpu`` is what
+    waiting takes: that of the process, without ``observer_cpu``, which is what a process takes at the same
+    time that is looked at in the same way and in which nothing waits.
     """
 
     start_seconds: float
     start_cpu: float
     requests: int
     cpu: float
+    observer_cpu: float
     memory: int
     stall: float
     delay: float
@@ -74,6 +78,59 @@ def missed(ratios: dict[str, float]) -> list[str]:
         for name, most in TARGETS.items()
         if ratios[name] > most
     ]
+
+
+class SideProcess:
+    """A process of ``side.py``, and what it says."""
+
+    def __init__(self, arguments: list[str], env: dict[str, str], log: IO[str]) -> None:
+        reading, writing = os.pipe()
+        python = venvs_folder() / "bench" / "bin" / "python"
+        self._process = subprocess.Popen(
+            [str(python), str(Path(__file__).with_name("side.py")), *arguments, "--pipe", str(writing)],
+            env=env,
+            pass_fds=[writing],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            text=True,
+        )
+        os.close(writing)
+        self._pipe = os.fdopen(reading)
+        self.last: dict[str, Any] = {}
+
+    def begin(self) -> None:
+        """Start its triggers, once it is ready."""
+        self.last = json.loads(self._pipe.readline() or "{}")
+        if "ready" in self.last:
+            self._go_on()
+
+    def measure(self) -> None:
+        """Start its measurement."""
+        self._go_on()
+
+    def _go_on(self) -> None:
+        assert self._process.stdin is not None
+        print(file=self._process.stdin, flush=True)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Go through what it says, until it has said its outcome, which is ``last`` then."""
+        for line in self._pipe:
+            self.last = json.loads(line)
+            if "cpu" in self.last:
+                return
+            yield self.last
+
+    def outcome(self) -> dict[str, Any]:
+        """Wait for its outcome."""
+        for _ in self.lines():
+            pass
+        return self.last
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._pipe.close()
 
 
 class Bench:
@@ -130,69 +187,21 @@ class Bench:
         :param progress: is told what happens, and which part of it is done
         """
         jobs = self._running_jobs(count, progress)
-        file = self.folder / "jobs.json"
-        file.write_text(json.dumps(jobs))
-        reading, writing = os.pipe()
-        command = [
-            *(str(venvs_folder() / "bench" / "bin" / "python"), str(Path(__file__).with_name("side.py"))),
-            *(side, "--jobs", str(file), "--region", REGION, "--poll", str(POLL_SECONDS)),
-            *("--seconds", str(seconds), "--pipe", str(writing)),
-        ]
         progress("starting", 0.0)
-        with (self.folder / f"{side}-{count}.log").open("w") as log:
-            process = subprocess.Popen(
-                command,
-                env=self._environment(),
-                pass_fds=[writing],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                text=True,
-            )
-        os.close(writing)
-        try:
-            with os.fdopen(reading) as lines:
-                return self._follow(process, lines, jobs, seconds, progress)
-        finally:
-            process.kill()
-            process.wait()
-
-    def _follow(
-        self, process: subprocess.Popen[str], lines: Any, jobs: list[str], seconds: float, progress: Progress
-    ) -> Measured:
-        assert process.stdin is not None
-        ending: list[str] = []
-        last: dict[str, Any] = {}
-        begin, measuring = time.monotonic(), None
-        for line in lines:
-            last, now = json.loads(line), time.monotonic()
-            if "ready" in last:
-                self._asked(anew=True)
-                begin = now
-                print("go", file=process.stdin, flush=True)
-            elif "cpu" in last:
-                break
-            elif measuring is not None:
-                text = f"{last['events']} of {len(ending)} ends reported, stall {last['stall']:.2f} s"
-                progress(text, (now - measuring) / seconds)
-            else:
-                asked = self._asked()["jobs"]
-                progress(f"{asked} asked for", 0.0)
-                if asked == len(jobs) or now - begin > LONGEST_START:
-                    ending, measuring = self._end_some(jobs), time.monotonic()
-                    self._asked(anew=True)
-                    print("measure", file=process.stdin, flush=True)
-        if "cpu" not in last or last["problems"] or measuring is None:
-            raise RuntimeError(f"the measurement failed: {last.get('problems')}; logs are in {self.folder}")
+        with self._process("ours", [], seconds) as observer, self._process(side, jobs, seconds) as waiting:
+            observer.begin()
+            start_seconds, ending = self._follow(waiting, observer, jobs, seconds, progress)
+            last, observed = waiting.last, observer.outcome()
         requests, now = self._asked()["requests"], time.time()
         ends = {job.id: job.stopped_at or now for job in self.service.jobs() if job.id in set(ending)}
         # An end that was not reported by the end of the measurement is late by at least this.
         delays = [last["reported"].get(job, now) - end for job, end in ends.items()]
         return Measured(
-            start_seconds=measuring - begin,
+            start_seconds=start_seconds,
             start_cpu=last["start_cpu"],
             requests=requests,
-            cpu=last["cpu"],
+            cpu=max(last["cpu"] - observed["cpu"], 0.0),
+            observer_cpu=observed["cpu"],
             memory=last["memory"],
             stall=last["stall"],
             delay=mean(delays),
@@ -200,6 +209,50 @@ class Bench:
             ended=len(ending),
             unreported=len(ending) - len(last["reported"]),
         )
+
+    @contextmanager
+    def _process(self, side: str, jobs: list[str], seconds: float) -> Iterator[SideProcess]:
+        name = f"{side}-{len(jobs)}"
+        file = self.folder / f"{name}.json"
+        file.write_text(json.dumps(jobs))
+        arguments = [*(side, "--jobs", str(file), "--region", REGION), *("--poll", str(POLL_SECONDS))]
+        with (self.folder / f"{name}.log").open("w") as log:
+            process = SideProcess([*arguments, "--seconds", str(seconds)], self._environment(), log)
+            try:
+                yield process
+            finally:
+                process.end()
+
+    def _follow(
+        self,
+        waiting: SideProcess,
+        observer: SideProcess,
+        jobs: list[str],
+        seconds: float,
+        progress: Progress,
+    ) -> tuple[float, list[str]]:
+        """Return the seconds of the start, and the jobs that ended."""
+        self._asked(anew=True)
+        waiting.begin()
+        ending: list[str] = []
+        begin, measuring = time.monotonic(), None
+        for last in waiting.lines():
+            now = time.monotonic()
+            if measuring is not None:
+                text = f"{last['events']} of {len(ending)} ends reported, stall {last['stall']:.2f} s"
+                progress(text, (now - measuring) / seconds)
+                continue
+            asked = self._asked()["jobs"]
+            progress(f"{asked} asked for", 0.0)
+            if asked == len(jobs) or now - begin > LONGEST_START:
+                ending, measuring = self._end_some(jobs), time.monotonic()
+                self._asked(anew=True)
+                waiting.measure()
+                observer.measure()
+        if "cpu" not in waiting.last or waiting.last["problems"] or measuring is None:
+            problems = waiting.last.get("problems")
+            raise RuntimeError(f"the measurement failed: {problems}; logs are in {self.folder}")
+        return measuring - begin, ending
 
     def _environment(self) -> dict[str, str]:
         """Return an environment in which the only AWS is the stand-in."""
