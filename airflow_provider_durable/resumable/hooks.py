@@ -68,6 +68,8 @@ class JobHooks:
     #: Parameters that are not passed on, although the next class takes them.
     _kept_back: ClassVar[frozenset[str]] = frozenset()
     _job_run: JobRun | None = None
+    #: Whether the task was told to stop before it came to look for its job.
+    was_killed_early: bool = False
 
     # Explicitly decorated, because this class is not made by the metaclass that would do it; this is
     # what lets default_args reach the parameters.
@@ -269,8 +271,13 @@ class JobHooks:
         """Stop, for whichever reason Airflow has; the stop table decides what becomes of the job."""
         if self._job_run is not None:
             self._job_run.stopper.on_kill()
-        elif callable(inherited := getattr(super(), "on_kill", None)):
-            inherited()
+            return
+        self.was_killed_early = True
+        if callable(inherited := getattr(super(), "on_kill", None)):
+            try:
+                inherited()
+            except Exception as error:  # noqa: BLE001 - some expect a job; raised here it would come out anywhere
+                log_event(self.log, "info", "There is no job to stop yet", cause=repr(error))
 
     # -- what the hooks may read ---------------------------------------------------------------
 

@@ -55,6 +55,8 @@ class JobRun:
         #: While it waits, and only then, a signal may interrupt the run anywhere.
         self.is_waiting = False
         self.is_done = False
+        #: Whether it has done its part, and the task is about to wait without a worker.
+        self.has_left_worker = False
         self.external_id: JsonValue = None
         self.record: SubmissionRecord | None = None
         self.submitted_at: datetime | None = None
@@ -147,6 +149,8 @@ class JobRun:
         """
         try:
             self._load(event)
+            if self.operator.was_killed_early:
+                self.stopper.on_early_kill()
             while True:
                 decision, status = self._decide()
                 if decision is Decision.FINISHED:
@@ -275,12 +279,14 @@ class JobRun:
             if self.store is None and not getattr(trigger, "event_names_job", False):
                 submitted_at = self.submitted_at.isoformat() if self.submitted_at else None
                 resume = {"external_id": self.external_id, "submitted_at": submitted_at}
+            self._leave_worker()
             op.defer(trigger=trigger, method_name=op.resume_method, kwargs=resume)
         if self.settings.reschedules:
             pause = timedelta(
                 seconds=max(self.settings.poll_seconds, op.min_reschedule_interval.total_seconds())
             )
             back = min(moment for moment in (utcnow() + pause, self.deadline) if moment)
+            self._leave_worker()
             raise AirflowRescheduleException(back)  # type: ignore[no-untyped-call]
         self.is_waiting = True
         try:
@@ -293,6 +299,10 @@ class JobRun:
         finally:
             self.is_waiting = False
         return True
+
+    def _leave_worker(self) -> None:
+        self.stopper.checkpoint()
+        self.has_left_worker = True
 
     def status_reader(self, failing_since: datetime | None = None) -> StatusReader:
         """Return a reader of this job's status that tolerates failing requests."""

@@ -61,7 +61,7 @@ class Stopper:
         if isinstance(sys.exc_info()[1], AirflowTaskTimeout):
             self._on_timeout()
             return
-        if self._run.is_done:
+        if self._run.is_done and not (self._run.has_left_worker and self._run.store):
             return
         self._is_told = True
         if self._run.store is None:
@@ -79,6 +79,16 @@ class Stopper:
                 # The server answered while this thread stood still, so this thread is not in the middle
                 # of a request to it, and can be interrupted.
                 self.checkpoint()
+
+    def on_early_kill(self) -> None:
+        """
+        Act on a stop that came before there was a run.
+
+        :raises TaskStoppedError: at once without a store; else the next safe point does it
+        """
+        self.on_kill()
+        if self._run.store is None:
+            raise TaskStoppedError("Stopped, before a job was started or waited for.")
 
     def checkpoint(self) -> None:
         """
@@ -111,7 +121,10 @@ class Stopper:
             self._reason = ask_server(self._run.ti)
         finally:
             self._answered.set()
-        self._act()
+        # What happens to its worker does not stop a task that is about to wait elsewhere. But where a person
+        # has acted, Airflow refuses to have it wait, and nobody else would stop the job.
+        if not self._run.has_left_worker or self._reason is StopReason.PERSON:
+            self._act()
 
     @property
     def _action(self) -> StopAction:
