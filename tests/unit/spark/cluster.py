@@ -8,19 +8,25 @@ from there. What is shown end to end, on a real cluster, is in ``tests/e2e/test_
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import textwrap
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+import responses
+
 from airflow_provider_durable.services.spark_kubernetes import LABEL
 
 if TYPE_CHECKING:
-    import responses
+    from collections.abc import Iterator
+
+    import pytest
 
 MASTERS = {
     "standalone": "spark://master:7077",
@@ -42,6 +48,7 @@ if plan.exists():
     exec(plan.read_text())
 (folder / f"{{number:04}}.json").write_text(json.dumps(sys.argv[1:]))
 print(f"INFO Submission successfully created as driver-20261130120000-{{number:04}}. Polling")
+print(f"INFO Submitted application application_1700000000000_{{number:04}}")
 """
 
 
@@ -56,6 +63,20 @@ class Cluster:
     asked: list[str] = field(default_factory=list)
     #: What each job is, until ``states`` says otherwise.
     default: str = "ended"
+
+    @classmethod
+    @contextmanager
+    def start(cls, kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+        """A cluster where every job has ended well when it is first asked for, and the way to it."""
+        cluster = cls(folder, kind)
+        patch.setenv("PATH", f"{install(folder)}:{os.environ['PATH']}")
+        patch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", cluster.connection)
+        patch.setattr("airflow_provider_durable.services.spark_standalone.FORGOTTEN_AFTER", 0.0)
+        if kind == "Kubernetes":
+            patch.setattr("airflow.providers.cncf.kubernetes.kube_client.get_kube_client", lambda: cluster)
+        with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+            cluster.answer(mock)
+            yield cluster
 
     def plan(self, code: str) -> None:
         """Have spark-submit run this before it submits."""

@@ -435,7 +435,7 @@ def test_a_spark_submit_does_not_outlive_the_process_that_started_it(tmp_path: P
     code = (
         f"from airflow_provider_durable.services.spark_submit import run; run({command}, None, print, bool)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code])
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
     _until(lambda: note.exists() and note.read_text().strip())
     child = Path(f"/proc/{int(note.read_text())}/status")
     assert "sleep" in child.read_text()
