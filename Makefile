@@ -120,6 +120,12 @@ bench: .venv/.installed .venvs/bench/.installed ## Measure against Apache's oper
 bench-triggerer: .venv/.installed .venvs/bench/.installed ## Measure what waiting Batch jobs cost a triggerer
 	PYTHONPATH=tests $(BIN)/python -m bench --only triggerer $(ARGS)
 
+# --- the proof ---------------------------------------------------------------------------------------
+
+.PHONY: crash-matrix
+crash-matrix: .venv/.installed .venvs/bench/.installed ## What becomes of the job at every crash point, beside Apache's
+	PYTHONPATH=tests $(BIN)/python -m matrix $(ARGS)
+
 # --- the demo ----------------------------------------------------------------------------------------
 
 .venvs/demo/.installed: pyproject.toml constraints/airflow-3.3.txt $(UV)
