@@ -20,7 +20,13 @@ from harness.processes import wait_until
 def examples(stage, airflow, bigquery, workspace):
     """All examples, triggered together by the first test process that needs one."""
     made = ExampleRuns(
-        airflow.client, stage.batch, stage.proxy, bigquery[0], workspace[0], stage.folder / "examples"
+        airflow.client,
+        stage.batch,
+        stage.proxy,
+        bigquery[0],
+        workspace[0],
+        stage.spark,
+        stage.folder / "examples",
     )
     with FileLock(stage.folder / "examples.lock"):
         runs = stage.folder / "examples.json"
@@ -112,6 +118,27 @@ def test_a_bigquery_job_takes_effect_once(examples, task, query, rows):
     assert examples.bigquery.sql(query.format(DATASET)) == [rows]
 
 
+@of("spark_poke", "report")
+def test_a_spark_driver_is_submitted_once(examples, task):
+    spark = examples.spark.standalone()[0]
+    (driver,) = spark.drivers(spark.application("spark_poke"))
+    assert (driver.id, driver.state) == (task.store()["spark_job_id"], "FINISHED")
+
+
+@of("spark_deferrable", "report")
+def test_a_spark_application_on_yarn_is_submitted_once(examples, task):
+    (app,) = examples.spark.yarn()[0].apps(f"report {task.run.run_id}")
+    assert app.id == task.store()["spark_job_id"]
+    assert "nightly" in app.tags
+
+
+@of("spark_reschedule", "train")
+def test_a_spark_driver_pod_is_created_once(examples, task):
+    (pod,) = examples.spark.kubernetes()[0].pods(f"train-{task.run.run_id}")
+    assert (pod.id, pod.cancelled) == (task.store()["spark_job_id"], False)
+    assert task.try_number() == 1
+
+
 # -- one of your own --------------------------------------------------------------------------------
 
 
@@ -119,6 +146,8 @@ def test_a_bigquery_job_takes_effect_once(examples, task, query, rows):
 def test_an_own_operator_reconnects_after_a_kill(examples, task):
     (execution,) = examples.executions("own_operator")
     assert (task.try_number(), execution["status"]) == (2, "SUCCEEDED")
+    # Without a name AWS starts an execution for each request; the stand-in gives all of them one name.
+    assert examples.proxy.count(body='stateMachine:own_operator"') == 1
     assert task.return_value() == {"rows": 3, "input": {}}
 
 
