@@ -21,7 +21,6 @@ with requires_extra("spark"):
         SparkSubmitOperator as ApacheSparkSubmitOperator,
     )
 
-    from airflow_provider_durable.services import spark_submit
     from airflow_provider_durable.services.spark import (
         KUBERNETES_MISSING,
         NOT_FOUND,
@@ -205,6 +204,10 @@ class SparkSubmitOperator(ResumableJobMixin, ApacheSparkSubmitOperator):
 
     def _connect(self) -> SparkConnection:
         """Read the connection, and have what is secret in the submission masked from now on."""
+        from airflow_provider_durable.services import (
+            spark_submit,
+        )  # not at the top: Dag files need none of it
+
         spark_submit.hide_secrets(self.conf or {}, self.application_args or [], self.env_vars or {})
         try:
             self._hook = self._hook or self._get_hook()
@@ -251,6 +254,8 @@ class SparkSubmitOperator(ResumableJobMixin, ApacheSparkSubmitOperator):
         :raises SparkSubmitFailedError: it failed; whether it started a driver before is to be found out
         :raises SubmissionUnclearError: it succeeded, and the cluster shows no driver of it
         """
+        from airflow_provider_durable.services import spark_submit
+
         cluster, connection = self._cluster, self._connection
         if cluster is None or connection is None:
             raise RuntimeError("submit_job was called outside of execute")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -142,8 +141,8 @@ def open_cluster(connection: SparkConnection, auth: AuthBase | None = None) -> S
     return StandaloneCluster(connection)
 
 
-@dataclass(frozen=True)
-class SparkConnection:
+# Not a dataclass: to make one takes longer than the rest of this module, and Dag files import it.
+class SparkConnection(NamedTuple):
     """
     What an Airflow connection, and the operator's own parameters, say about the cluster.
 

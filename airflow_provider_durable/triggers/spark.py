@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -66,7 +65,7 @@ class SparkJobs(JobService):
                 connection = spark.SparkConnection.of(hook, self._conn_id)
                 if connection.manager != self._manager:
                     raise ValueError(f"{connection.master} ({self._conn_id}) is not {self._manager}")
-                self._opened = spark.open_cluster(replace(connection, kerberos=self._kerberos))
+                self._opened = spark.open_cluster(connection._replace(kerberos=self._kerberos))
             return self._opened
 
     def ask(self, external_ids: Sequence[JsonValue]) -> dict[JsonValue, str]:
