@@ -204,9 +204,7 @@ class SparkSubmitOperator(ResumableJobMixin, ApacheSparkSubmitOperator):
 
     def _connect(self) -> SparkConnection:
         """Read the connection, and have what is secret in the submission masked from now on."""
-        from airflow_provider_durable.services import (
-            spark_submit,
-        )  # not at the top: Dag files need none of it
+        from airflow_provider_durable.services import spark_submit  # not at the top: parsing needs none
 
         spark_submit.hide_secrets(self.conf or {}, self.application_args or [], self.env_vars or {})
         try:
