@@ -18,13 +18,23 @@ OWN_LETTERS = 12
 
 def messages() -> dict[str, Path]:
     """Every message, with the module that it comes from."""
-    return {text: path for path in sorted(PACKAGE.rglob("*.py")) for text in _of(path)}
+    modules = {path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+    # Of a message that several modules raise, these have the name.
+    named = {
+        target.id: template(node.value)
+        for module in modules.values()
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return {text: path for path, module in modules.items() for text in _of(module, named)}
 
 
-def _of(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+def _of(module: ast.Module, named: dict[str, str]) -> Iterator[str]:
+    for node in ast.walk(module):
         for argument in _texts(node):
-            text = template(argument)
+            text = named.get(argument.id, "") if isinstance(argument, ast.Name) else template(argument)
             if len(re.sub(r"[^A-Za-z]", "", text)) >= OWN_LETTERS:
                 yield text
 
