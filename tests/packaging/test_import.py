@@ -47,6 +47,20 @@ def test_the_mixin_imports_no_cloud_library_and_no_provider() -> None:
     assert among(ours, (*CLOUD, *PROVIDERS)) == []
 
 
+@pytest.mark.parametrize("operators", ["batch", "bigquery", "databricks", "spark"])
+def test_parsing_a_dag_imports_nothing_that_only_a_running_task_needs(operators: str) -> None:
+    modules = modules_after(f"import airflow_provider_durable.operators.{operators}")
+    running = (
+        "resumable.run",
+        "resumable.settings",
+        "resumable.submission",
+        "services.spark_submit",
+        "triggers",
+    )
+
+    assert among(modules, tuple(f"airflow_provider_durable.{name}" for name in running)) == []
+
+
 @pytest.mark.parametrize("name", airflow_provider_durable.__all__)
 def test_each_public_name_is_found_and_listed(name: str) -> None:
     assert getattr(airflow_provider_durable, name) is not None
