@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE
 from parity.pairs import parameters_of
 
 if TYPE_CHECKING:
@@ -32,11 +33,22 @@ class Difference:
         return not self.operators or pair.name in self.operators
 
     def names_for(self, pair: Pair) -> set[str]:
-        """Return what is to be found, with the provider package that is installed."""
-        if self.where == "everywhere":
-            return set(self.names)
-        assert (self.kind, self.where) == ("parameter, new", "where Apache's has none")
-        return set(self.names - parameters_of(pair.apache).keys())
+        """Return what is to be found, with the Airflow and the provider package that are installed."""
+        apaches = parameters_of(pair.apache).keys()
+        if self.where == "where Apache's has none":
+            assert self.kind == "parameter, new"
+            return set(self.names - apaches)
+        holds = any(_holds(condition, apaches) for condition in self.where.split(", or "))
+        return set(self.names) if holds else set()
+
+
+def _holds(condition: str, apaches: Collection[str]) -> bool:
+    if condition == "on Airflow 3.3":
+        return HAS_TASK_STATE_STORE
+    if condition.startswith("where Apache's has `"):
+        return code_in(condition) <= set(apaches)
+    assert condition == "everywhere", condition
+    return True
 
 
 def rows(heading: str) -> Iterator[list[str]]:

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from requests.auth import HTTPBasicAuth
 
 from airflow_provider_durable.resumable.compat import BaseOperator
 from airflow_provider_durable.resumable.parameters import NOT_GIVEN
@@ -154,6 +155,19 @@ PAIRS = [
         arguments={"configuration": QUERY},
         mapped="configuration",
         samples={"result_retry": None, "configuration": QUERY},
+    ),
+    Pair(
+        name="SparkSubmitOperator",
+        distribution="apache-airflow-providers-apache-spark",
+        apache_module="airflow.providers.apache.spark.operators.spark_submit",
+        module="airflow_provider_durable.operators.spark",
+        arguments={"application": "app.jar"},
+        mapped="application_args",
+        samples={
+            "application_args": ["--day", "monday"],
+            "deploy_mode": "cluster",
+            "yarn_rm_auth": HTTPBasicAuth("user", "word"),
+        },
     ),
 ]
 

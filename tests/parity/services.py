@@ -5,11 +5,14 @@ The fakes are those of the unit tests: of the provider packages nothing is repla
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import pytest
@@ -40,7 +43,7 @@ class Running:
     context: Callable[[], dict[str, Any]]
     fail: Callable[[], None]
     start: Callable[[], Any]
-    id_attribute: str = "job_id"
+    id_attribute: str | None = "job_id"
 
 
 @contextmanager
@@ -110,8 +113,43 @@ def _batch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     yield Running(arguments, batch_api.context, fail, start)
 
 
+@contextmanager
+def _spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    from unit.fakes import Store, TaskInstance
+    from unit.spark.cluster import Cluster
+
+    class Pushing(TaskInstance):
+        xcoms: ClassVar[dict[str, Any]] = {}
+
+        def xcom_push(self, key: str, value: Any) -> None:
+            self.xcoms[key] = value
+
+    with TemporaryDirectory() as folder, Cluster.start("YARN", Path(folder), monkeypatch) as cluster:
+
+        def fail() -> None:
+            cluster.default = "FAILED"
+            # Where it waits for the application, spark-submit ends as that does.
+            cluster.plan("""
+                if "spark.yarn.submit.waitAppCompletion=false" not in sys.argv:
+                    sys.exit("Application finished with failed status")
+            """)
+
+        def context() -> dict[str, Any]:
+            ti = Pushing()
+            return {"ti": ti, "task_instance": ti, "task_state_store": Store()}
+
+        # Newer versions of Apache's ask for it, unless durable=False.
+        tracks = "yarn_track_via_rm_api"
+        known = tracks in inspect.signature(SparkSubmitOperator.__init__).parameters
+        arguments = {"status_poll_interval": 1, **({tracks: True} if known else {})}
+        yield Running(arguments, context, fail, NotImplemented, id_attribute=None)
+
+
 SERVICES: dict[str, Callable[[pytest.MonkeyPatch], AbstractContextManager[Running]]] = {
     "apache-airflow-providers-amazon": _batch,
+    "apache-airflow-providers-apache-spark": _spark,
     "apache-airflow-providers-databricks": _databricks,
     "apache-airflow-providers-google": _bigquery,
 }
@@ -146,14 +184,16 @@ def call(service: Running, task: Any, method: str, *arguments: Any, **more: Any)
         returned = getattr(task, method)(context, *arguments, **more)
     except Exception as raised:  # noqa: BLE001 - which error it is, is the question
         error = raised
-    job_id = getattr(task, service.id_attribute)
+    job_id = getattr(task, service.id_attribute) if service.id_attribute else None
     pushed = dict(context["ti"].xcoms)
     return Ran(_anonymous(returned, job_id), _anonymous(pushed, job_id), error, task)
 
 
 def _anonymous(value: Any, job_id: Any) -> Any:
+    if job_id is None:
+        return value
     if isinstance(value, dict):
         return {key: _anonymous(one, job_id) for key, one in value.items()}
     if isinstance(value, str):
         return value.replace(str(job_id), "ID")
-    return "ID" if value == job_id and job_id is not None else value
+    return "ID" if value == job_id else value
