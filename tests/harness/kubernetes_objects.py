@@ -21,7 +21,9 @@ KINDS = {
     "services": "Service",
     "secrets": "Secret",
     "persistentvolumeclaims": "PersistentVolumeClaim",
+    "networkpolicies": "NetworkPolicy",
 }
+API_VERSIONS = {"networkpolicies": "networking.k8s.io/v1"}
 NAME = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
 ENDED = ("Succeeded", "Failed")
 #: Annotations that decide a pod's life: seconds until it runs, until it succeeds, and to stop when deleted.
@@ -100,7 +102,7 @@ class Cluster:
                 "uid": str(uuid.uuid4()),
                 "creationTimestamp": _now(),
             }
-            body |= {"kind": KINDS[plural], "apiVersion": "v1"}
+            body |= {"kind": KINDS[plural], "apiVersion": API_VERSIONS.get(plural, "v1")}
             stored = Stored(plural, body)
             if plural == "pods":
                 body["status"] = {"phase": "Pending", "startTime": _now(), "containerStatuses": []}

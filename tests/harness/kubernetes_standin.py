@@ -1,8 +1,8 @@
 """A small Kubernetes API server: what `spark-submit` and a Kubernetes client ask of one, over plain HTTP.
 
 Runs as a process; tests talk to it through kubernetes_service.py. It keeps pods, config maps, services,
-secrets and volume claims (kubernetes_objects.py), gives pods a life, and runs nothing. It follows, as far as
-it goes: https://kubernetes.io/docs/reference/kubernetes-api/
+secrets, volume claims and network policies (kubernetes_objects.py), gives pods a life, and runs nothing. It
+follows, as far as it goes: https://kubernetes.io/docs/reference/kubernetes-api/
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from kubernetes_objects import KINDS, Cluster, StatusError, selected
+from kubernetes_objects import API_VERSIONS, KINDS, Cluster, StatusError, selected
 
 if TYPE_CHECKING:
     from kubernetes_objects import Stored
 
-PATH = re.compile(r"^/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+))?$")
+PATH = re.compile(
+    r"^/apis?/(?P<version>[^/]+|[^/]+/[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+))?$"
+)
 
 CLUSTER = Cluster()
 #: https://kubernetes.io/docs/reference/using-api/server-side-apply/; JSON is YAML, too.
@@ -94,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
             metadata |= {"continue": found[limit - 1]["metadata"]["name"]}
         return 200, {
             "kind": f"{KINDS[plural]}List",
-            "apiVersion": "v1",
+            "apiVersion": API_VERSIONS.get(plural, "v1"),
             "metadata": metadata,
             "items": found[:limit],
         }
@@ -139,9 +142,10 @@ class Handler(BaseHTTPRequestHandler):
 
 def _parse(path: str) -> tuple[str, str | None, str | None]:
     found = PATH.match(path)
-    if not found or found["plural"] not in KINDS:
+    plural = found["plural"] if found else ""
+    if not found or plural not in KINDS or found["version"] != API_VERSIONS.get(plural, "v1"):
         raise StatusError(404, "NotFound", "the server could not find the requested resource")
-    return found["plural"], found["namespace"], found["name"]
+    return plural, found["namespace"], found["name"]
 
 
 def control(method: str, path: str, body: dict[str, Any]) -> Any:
