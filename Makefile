@@ -53,7 +53,7 @@ venv: .venv/.installed ## Make .venv: newest Airflow, all extras, the tools of a
 OLDER := 3.3-lowest 3.2 3.1-lowest 2.11 2.11-lowest
 
 .venvs/%/.installed: pyproject.toml constraints/airflow-%.txt $(UV)
-	$(call install,.venvs/$*,$(if $(filter 2.11%,$*),3.12,3.13),constraints/airflow-$*.txt,--group test)
+	$(call install,.venvs/$*,$(if $(filter 2.11%,$*),3.12,3.13),constraints/airflow-$*.txt,--group test $(if $(filter 3.2,$*),--group lineage))
 
 # aiobotocore, which Apache's deferrable Batch operator needs, takes an older boto3.
 .venvs/bench/.installed: tests/bench/requirements.in pyproject.toml constraints/airflow-bench.txt $(UV)
@@ -73,7 +73,7 @@ endef
 constraints: $(UV) ## Resolve constraints/ anew (names and versions only)
 	$(call resolve,3.3,3.3.2,--group dev)
 	$(call resolve,3.3-lowest,3.3.0,--group test --resolution lowest-direct --exclude-newer 2026-08-01)
-	$(call resolve,3.2,3.2.2,--group test)
+	$(call resolve,3.2,3.2.2,--group test --group lineage)
 	$(call resolve,3.1-lowest,3.1.0,--group test --resolution lowest-direct --exclude-newer 2025-10-26)
 	$(call resolve,2.11,2.11.2,--group test)
 	$(call resolve,2.11-lowest,2.11.0,--group test --resolution lowest-direct --exclude-newer 2025-10-26)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from airflow_provider_durable.resumable.compat import AirflowException
 from parity.dags import in_a_dag, new_dag, serialized, there_and_back
 from parity.observed import differing, state_of
 from parity.pairs import PAIRS
+from parity.services import run, service_of
 
 if TYPE_CHECKING:
     from parity.pairs import Pair
@@ -89,6 +91,23 @@ def test_the_output_of_another_task_makes_a_dependency(pair: Pair) -> None:
             else:
                 found.append(task.upstream_task_ids)
     assert found[0] == found[1]
+
+
+def test_openlineage_is_told_the_same_of_a_job_at_bigquery(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(
+        "airflow.providers.openlineage",
+        reason="OpenLineage is beside Airflow 3.2 only, as its listener would run in all that tests start",
+    )
+    (pair,) = (pair for pair in PAIRS if pair.name == "BigQueryInsertJobOperator")
+    told = []
+    with service_of(pair, monkeypatch) as service:
+        for operator in pair.both:
+            task = run(pair, operator, service).task
+            lineage = task.get_openlineage_facets_on_complete(None)
+            assert lineage.run_facets["externalQuery"].externalQueryId == task.job_id
+            told.append(re.sub(r'"creationTime": [0-9.]+', "", repr(lineage).replace(task.job_id, "ID")))
+    assert told[0] == told[1]
+    assert "copy" in told[0]
 
 
 @each_pair
