@@ -148,7 +148,7 @@ demo: .venvs/demo/.installed ## Kill a worker in mid-job on real Airflow; KEEP=1
 docs: .venvs/docs/.installed ## Build the documentation as a site, into build/docs
 	@PYTHONPATH=tests .venvs/docs/bin/python -m pages
 	@rm -rf build/docs
-	.venvs/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
+	.venvs/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
 .PHONY: screenshots

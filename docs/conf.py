@@ -57,7 +57,7 @@ CONTENTS = {
     "Reference": ["api"],
 }
 #: ``- [`package.module.Class`](../package/module.py)`` in api.md.
-API_ENTRY = re.compile(r"^- \[`(?P<path>[\w.]+\.(?P<name>\w+))`\].*$", re.MULTILINE)
+API_ENTRY = re.compile(r"^- \[`(?P<path>[\w.]+\.(?P<name>\w+))`\]\(\S+\)(, )?(?P<words>.*)$", re.MULTILINE)
 #: Classes whose methods are for others to call or to define.
 WITH_MEMBERS = ("ResumableJobMixin", "JobTrigger", "JobService")
 
@@ -70,6 +70,8 @@ TOCTREE = """
 """
 DOCSTRING = """
 ## {name}
+
+{words}
 
 ```{{eval-rst}}
 .. autoapiclass:: {path}
@@ -100,7 +102,7 @@ def _docstring(entry: re.Match[str]) -> str:
 def resolve_public_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: Element
 ) -> Element | None:
-    """Link a name as it is imported, ``airflow_provider_durable.ResumableJobMixin``, to where it is defined."""
+    """Link a name as it is imported, as ``airflow_provider_durable.JobFailedError``, to where it is defined."""
     domain, name = env.domains.python_domain, node["reftarget"].rpartition(".")[2]
     found = [path for path in domain.objects if path.rpartition(".")[2] == name]
     if not node["reftarget"].startswith("airflow_provider_durable.") or len(found) != 1:
