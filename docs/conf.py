@@ -102,7 +102,7 @@ def _docstring(entry: re.Match[str]) -> str:
 def resolve_public_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: Element
 ) -> Element | None:
-    """Link a name as it is imported, as ``airflow_provider_durable.JobFailedError``, to where it is defined."""
+    """Link a name as it is imported, from ``airflow_provider_durable``, to where it is defined."""
     domain, name = env.domains.python_domain, node["reftarget"].rpartition(".")[2]
     found = [path for path in domain.objects if path.rpartition(".")[2] == name]
     if not node["reftarget"].startswith("airflow_provider_durable.") or len(found) != 1:
