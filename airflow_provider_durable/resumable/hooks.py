@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_durable.resumable.compat import BaseOperatorMeta, log_event
 from airflow_provider_durable.resumable.exceptions import JobFailedError, RecoveryUnavailableError
-from airflow_provider_durable.resumable.parameters import NOT_GIVEN, check, default_of, parameters_behind
+from airflow_provider_durable.resumable.parameters import (
+    NOT_GIVEN,
+    check,
+    default_of,
+    mode_gives_way,
+    parameters_behind,
+)
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -103,6 +109,8 @@ class JobHooks:
         }
         given = {name for name, value in parameters.items() if value is not NOT_GIVEN}
         behind = parameters_behind(type(self), JobHooks) - self._kept_back  # type: ignore[arg-type]
+        if "mode" not in behind and mode_gives_way(parameters, kwargs.get("default_args")):
+            given.discard("mode")
         super().__init__(**kwargs, **{name: parameters[name] for name in given & behind})
         for name, value in parameters.items():
             if name not in behind:

@@ -81,6 +81,20 @@ def parameters_behind(cls: type[Any], mixin: type[Any]) -> frozenset[str]:
     return frozenset(names)
 
 
+def mode_gives_way(parameters: Mapping[str, Any], default_args: Mapping[str, Any] | None) -> bool:
+    """
+    Return whether ``mode`` is only there for the Dag's sensors, and the operator is told something else.
+
+    Dags have ``mode="reschedule"`` in ``default_args``, where no operator took notice of it before.
+
+    :param parameters: the mixin's, as they arrived
+    :param default_args: of the Dag, the task group and the task
+    """
+    shared = (default_args or {}).get("mode", NOT_GIVEN)
+    defers = parameters["deferrable"] is not NOT_GIVEN and bool(parameters["deferrable"])
+    return shared is not NOT_GIVEN and shared == parameters["mode"] and (defers or not parameters["durable"])
+
+
 def seconds_of(value: Any) -> float:
     """Return a duration, given as a number of seconds or as a timedelta, in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else float(value)

@@ -73,6 +73,18 @@ def test_reschedule_works_from_default_args() -> None:
         assert Settings.of(Durable(task_id="job")).reschedules
 
 
+@durable_only
+@pytest.mark.parametrize("in_default_args", [True, False])
+@pytest.mark.parametrize(("name", "value"), [("deferrable", True), ("durable", False)])
+def test_a_mode_that_default_args_have_for_sensors_gives_way(
+    name: str, value: bool, in_default_args: bool
+) -> None:
+    told = {name: value}
+    with dag(mode="reschedule", **(told if in_default_args else {})):
+        settings = Settings.of(Durable(task_id="job", **({} if in_default_args else told)))
+    assert (settings.reschedules, settings.defers) == (False, name == "deferrable")
+
+
 def test_an_argument_beats_default_args() -> None:
     with dag(durable=False, on_clear="resume"):
         task = Durable(task_id="job", on_clear="resubmit")
