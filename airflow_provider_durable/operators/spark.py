@@ -7,14 +7,14 @@ only, a submission whose answer was lost stays lost.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_durable.extras import requires_extra
 from airflow_provider_durable.resumable import LostJobError, ResumableJobMixin, SubmissionUnclearError
 from airflow_provider_durable.resumable.compat import log_event
-from airflow_provider_durable.resumable.parameters import NOT_GIVEN, refuse_poll_interval
+from airflow_provider_durable.resumable.hooks import JobHooks
+from airflow_provider_durable.resumable.parameters import NOT_GIVEN, parameters_behind, refuse_poll_interval
 
 with requires_extra("spark"):
     from airflow.providers.apache.spark.operators.spark_submit import (
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What Apache's operator takes; some of our parameters only in newer versions.
-_PARAMETERS = frozenset(inspect.signature(ApacheSparkSubmitOperator.__init__).parameters)
 #: Seconds between two status requests, unless the author says otherwise; the lower limits that Apache's
 #: operator documents for YARN and Kubernetes.
 _POLL_SECONDS = {"YARN": 10.0, "Kubernetes": 20.0}
@@ -114,7 +112,9 @@ class SparkSubmitOperator(ResumableJobMixin, ApacheSparkSubmitOperator):
             "track_driver_via_k8s_api": track_driver_via_k8s_api,
             "yarn_track_via_rm_api": yarn_track_via_rm_api,
         }
-        passed_on = {name: own[name] for name in own if name in _PARAMETERS and own[name] is not NOT_GIVEN}
+        # Apache's operator takes some of them only in newer versions.
+        behind = parameters_behind(type(self), JobHooks)
+        passed_on = {name: own[name] for name in own if name in behind and own[name] is not NOT_GIVEN}
         super().__init__(application=application, **passed_on, **kwargs)
         self._poll_seconds = None if status_poll_interval is NOT_GIVEN else status_poll_interval
         self._yarn_rm_auth = yarn_rm_auth
