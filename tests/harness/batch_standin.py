@@ -29,8 +29,15 @@ DESCRIBE_LIMIT = 100
 LIST_LIMIT = 100
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 LOCK = threading.RLock()
+#: Seconds by which whoever asks is ahead of this process: ``X-Standin-Now`` of the latest request says so.
+AHEAD = [0.0]
 JOBS: dict[str, StandinJob] = {}
 """Every job ever submitted, forgotten ones included: what tests count."""
+
+
+def now() -> float:
+    """The time, in seconds since the epoch, of whoever asks."""
+    return time.time() + AHEAD[0]
 
 
 class StandinJob(batch_models.Job):
@@ -46,7 +53,7 @@ class StandinJob(batch_models.Job):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.created = time.time()
+        self.created = now()
         self.forgotten = False
         self.terminated_at: float | None = None
         self.finished: tuple[float, int | None, str | None] | None = None
@@ -74,12 +81,12 @@ class StandinJob(batch_models.Job):
     def finish(self, exit_code: int | None, reason: str | None, delay: float = 0.0) -> None:
         """End the job ``delay`` seconds from now, unless it ends before."""
         if self.status in ACTIVE:
-            self.finished = (time.time() + delay, exit_code, reason)
+            self.finished = (now() + delay, exit_code, reason)
 
     def terminate(self, reason: str) -> None:
         """TerminateJob: FAILED after ``standin_stop_seconds``, with the caller's reason."""
         if self.terminated_at is None and self.status in ACTIVE:
-            self.terminated_at = time.time()
+            self.terminated_at = now()
             started = self.status in ("STARTING", "RUNNING")
             self.finish(137 if started else None, reason, self.stop_seconds if started else 0.0)
         for child in self._child_jobs or []:
@@ -100,10 +107,10 @@ class StandinJob(batch_models.Job):
         if getattr(self, "_child_jobs", None):
             return self._array_status()
         end, exit_code, _ = self._end()
-        now = time.time()
-        if now >= end:
+        moment = now()
+        if moment >= end:
             return "SUCCEEDED" if exit_code == 0 else "FAILED"
-        share = (now - self.created) / self.start_seconds if self.start_seconds else 1.0
+        share = (moment - self.created) / self.start_seconds if self.start_seconds else 1.0
         if share >= 1.0:
             return "RUNNING"
         return ("SUBMITTED", "RUNNABLE", "STARTING")[min(2, int(share * 3))]
@@ -187,8 +194,8 @@ def keep_job(_backend: Any, *, include_start_attempt: bool, job: StandinJob) -> 
         logs = job._log_backend
         logs.ensure_log_group(job._log_group)
         logs.ensure_log_stream(job._log_group, job._stream_name)
-        now = int(time.time() * 1000)
-        events = [{"timestamp": now, "message": line} for line in lines.splitlines()]
+        moment = int(now() * 1000)
+        events = [{"timestamp": moment, "message": line} for line in lines.splitlines()]
         logs.put_log_events(job._log_group, job._stream_name, events)
 
 
@@ -301,6 +308,8 @@ class Application:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         """Answer one request."""
         path = environ.get("PATH_INFO", "")
+        if "HTTP_X_STANDIN_NOW" in environ:
+            AHEAD[0] = float(environ["HTTP_X_STANDIN_NOW"]) - time.time()
         if not path.startswith("/standin/"):
             # moto finds the service by 150 patterns, behind a lock: not needed where the path says it.
             return (self.batch if path.startswith("/v1/") else self.moto)(environ, start_response)

@@ -1,0 +1,292 @@
+"""All cases of a row, made from one undisturbed run: its calls are the points at which something can happen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from matrix import stops
+from matrix.actions import FAULTS, Action, CrashAfter, CrashBefore
+from matrix.cell import Case, Expectation
+from matrix.groups import (
+    AFTER_ID,
+    BEFORE_ID,
+    BEFORE_JOB,
+    BEFORE_RECORD,
+    CLEARED,
+    ENDED,
+    FAULT,
+    LEAVING,
+    RESUMING,
+    TRIGGERER,
+    TWICE,
+    WAITING,
+)
+
+if TYPE_CHECKING:
+    from matrix.airflow import Life
+    from matrix.cell import Row
+    from matrix.wire import Wire
+
+FINE = Expectation()
+#: While no process of the task is there: it goes on, or ends well, or ends badly, which needs another one.
+FATES = ("", "success", "failure")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One call of the undisturbed run."""
+
+    process: int
+    call: int
+    name: str
+    kind: str
+    is_request: bool
+    #: Which part of a task's life it is, and whether a job runs: before the call, and after it.
+    before: str
+    after: str
+    runs_before: bool
+    runs_after: bool
+
+    @property
+    def where(self) -> tuple[int, int]:
+        """Its place in a script."""
+        return self.process, self.call
+
+
+class Observer:
+    """
+    Notes every call of an undisturbed run, and how far the task was.
+
+    :param row: the row
+    """
+
+    def __init__(self, row: Row) -> None:
+        self._row, self.points = row, []  # type: tuple[Row, list[Point]]
+        self._wire = row.wire
+
+    def script(self, life: Life) -> Any:
+        """Return a script in which nothing happens but that every call is noted."""
+        return _Everywhere(self)
+
+    def strike(self, wire: Wire, name: str, perform: Callable[[], Any], transport: Any) -> Any:
+        """Note one call, and carry it out."""
+        process = wire.process
+        assert process is not None
+        call = len(process.calls) - 1
+        before = self._phase(name), self._runs()
+        answer = perform()
+        after = self._phase(name), self._runs()
+        self.points.append(
+            Point(
+                process.number,
+                call,
+                name,
+                process.kind,
+                transport.is_request,
+                before=before[0],
+                after=after[0],
+                runs_before=before[1],
+                runs_after=after[1],
+            )
+        )
+        return answer
+
+    def _runs(self) -> bool:
+        return any(job.running for job in self._row.service.jobs())
+
+    def _phase(self, name: str) -> str:
+        process, stored, jobs = self._wire.process, self._wire.stored, self._row.service.jobs()
+        assert process is not None
+        if process.kind == "triggerer":
+            return TRIGGERER
+        if process.resumes:
+            return RESUMING
+        if name in ("DeferTask", "RescheduleTask"):
+            return LEAVING
+        if jobs and not any(job.running for job in jobs):
+            return ENDED
+        if not jobs:
+            return BEFORE_JOB if stored else BEFORE_RECORD
+        if self._row.service.key not in stored:
+            return BEFORE_ID
+        return WAITING if any(self._row.service.looks.values()) else AFTER_ID
+
+
+class _Everywhere(dict[tuple[int, int], Action]):
+    """A script that has the same action for every call."""
+
+    performs = False
+
+    def __init__(self, observer: Observer) -> None:
+        super().__init__()
+        self._observer = observer
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self._observer
+
+
+def observe(row: Row) -> list[Point]:
+    """Run the row's task undisturbed, and return its calls; learn what it returns."""
+    observer = Observer(row)
+    verdict, _ = row.run(Case("", "undisturbed", FINE, script=observer.script))
+    if not verdict.is_kept:
+        # Some of Apache's operators return nothing.
+        row.returns_id = False
+        observer = Observer(row)
+        verdict, _ = row.run(Case("", "undisturbed", FINE, script=observer.script))
+    if not verdict.is_kept:
+        raise RuntimeError(f"{row.name}: not even an undisturbed run works: {verdict.story}")
+    return without_repetition(observer.points)
+
+
+def without_repetition(points: list[Point]) -> list[Point]:
+    """Leave out calls that are made at the same point of a task's life as an earlier one of their name."""
+    first: dict[Point, Point] = {}
+    for point in points:
+        first.setdefault(replace(point, process=0, call=0), point)
+    return list(first.values())
+
+
+def turning_points(points: list[Point]) -> list[Point]:
+    """Return all requests, and of the other calls the first in each part of a task's life."""
+    first = {(point.kind, point.before, point.after): point for point in reversed(points)}
+    return [point for point in points if point.is_request or point in first.values()]
+
+
+def all_cases(row: Row, points: list[Point]) -> Iterator[Case]:
+    """Yield the cases of a row."""
+    yield from crashes(row, points)
+    yield from crashes_twice(row, points)
+    yield from faults(points)
+    yield from stop_reasons(row, points)
+    yield from clears(row, points)
+
+
+def crashes(row: Row, points: list[Point]) -> Iterator[Case]:
+    """A crash before and after every call, with each fate of a job that runs then."""
+    for point in points:
+        for action, group, runs in (
+            (CrashBefore(), point.before, point.runs_before),
+            (CrashAfter(), point.after, point.runs_after),
+        ):
+            for fate in FATES if runs else FATES[:1]:
+                words = f", and the job ends in {fate} meanwhile" if fate else ""
+                yield Case(
+                    group,
+                    f"{point.kind} {action.title} {point.name}{words}",
+                    Expectation(more_jobs=1) if fate == "failure" else FINE,
+                    script=_once(point.where, action),
+                    between=_meanwhile(row, point.process, fate),
+                )
+
+
+def crashes_twice(row: Row, points: list[Point]) -> Iterator[Case]:
+    """A crash in each part of a task's life, and one after every call of the process that follows."""
+    longest = max(Counter(point.process for point in points).values())
+    for point in {point.after: point for point in points}.values():
+        for call in range(longest):
+            yield Case(
+                TWICE,
+                f"{point.kind} killed after {point.name} ({point.after}), the next one after its call {call + 1}",
+                FINE,
+                script=_twice(point, call),
+            )
+
+
+def faults(points: list[Point]) -> Iterator[Case]:
+    """Everything that can become of a request's answer, for every request."""
+    for point in points:
+        if point.is_request:
+            for fault in FAULTS:
+                yield Case(FAULT, f"{point.name}: {fault.title}", FINE, script=_once(point.where, fault()))
+
+
+def stop_reasons(row: Row, points: list[Point]) -> Iterator[Case]:
+    """A stop for every reason before every call."""
+    reasons = [*stops.REASONS]
+    if row.side == "ours":
+        reasons += stops.CANCEL_ON_KILL_OFF
+        if row.way != "reschedule":
+            reasons.append(stops.DURABLE_OFF)
+    for reason in reasons:
+        for point in turning_points(points):
+            if point.kind == "triggerer" and not reason.for_triggerer:
+                continue
+            yield Case(
+                reason.title,
+                f"{reason.title}, before {point.name}",
+                reason.expect,
+                script=lambda life, reason=reason, point=point: {point.where: reason.stop(life)},
+                parameters=reason.parameters,
+            )
+
+
+def clears(row: Row, points: list[Point]) -> Iterator[Case]:
+    """A clear while the task has no process: before any job, with one that runs, and after its end."""
+    last = max(point.process for point in points)
+    end = points[-1].where
+    new = Expectation(more_jobs=1, all_jobs=True)
+    clear = lambda life: {last: life.clear}
+    yield Case(CLEARED, "cleared after its success", new, between=clear)
+    failed = {"retries": 0}
+    yield Case(
+        CLEARED,
+        "cleared after its job failed",
+        new,
+        between=lambda life: {last: lambda: _clear_and_end_well(row, life)},
+        ends="failure",
+        parameters=failed,
+    )
+    for point in points:
+        if point.process or not (point.runs_after or point.before in (BEFORE_RECORD, BEFORE_JOB)):
+            continue
+        yield Case(
+            CLEARED,
+            f"killed after {point.name}, then cleared",
+            FINE,
+            script=_once(point.where, CrashAfter()),
+            between=lambda life: {0: life.clear},
+        )
+    for fate in FATES[1:]:
+        for point in (
+            point for point in points if point.runs_after and point.kind == "task" and not point.process
+        ):
+            yield Case(
+                CLEARED,
+                f"killed after {point.name}, the job ends in {fate}, then cleared",
+                new,
+                script=_once(point.where, CrashAfter()),
+                between=lambda life, fate=fate: {0: lambda: (_end_all(row, fate), life.clear())},  # type: ignore[misc]
+            )
+    yield replace(
+        Case(CLEARED, "cleared after its success, which nobody heard of", FINE),
+        script=_once(end, CrashBefore()),
+        between=lambda life: {last: life.clear},
+        expect=new,
+    )
+
+
+def _once(where: tuple[int, int], action: Action) -> Any:
+    return lambda life: {where: action}
+
+
+def _twice(point: Point, call: int) -> Any:
+    return lambda life: {point.where: CrashAfter(), (point.process + 1, call): CrashAfter()}
+
+
+def _meanwhile(row: Row, process: int, fate: str) -> Any:
+    return lambda life: {process: lambda: _end_all(row, fate)} if fate else {}
+
+
+def _end_all(row: Row, fate: str) -> None:
+    for job in row.service.jobs():
+        if job.running:
+            row.service.end(job.id, success=fate == "success")
+
+
+def _clear_and_end_well(row: Row, life: Life) -> None:
+    row.service.ends = "success"
+    life.clear()
