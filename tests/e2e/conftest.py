@@ -23,6 +23,7 @@ from harness.bigquery_service import BigQueryService, emulator_env
 from harness.databricks_service import DatabricksService
 from harness.fault_proxy import FaultProxy
 from harness.processes import LOOPBACK, OWNER_VARIABLE, ServiceProcess, accepts, free_port
+from harness.spark_stage import SparkStage
 
 #: Set it to look at logs and the database afterwards.
 KEEP_VARIABLE = "E2E_KEEP"
@@ -62,6 +63,11 @@ class Stage:
         return 15_000 + self.owner % 15_000
 
     @property
+    def spark(self) -> SparkStage:
+        """Spark's clusters, of which Airflow learns before they are there."""
+        return SparkStage(self.folder / "spark")
+
+    @property
     def database(self) -> Path:
         """A database with Airflow's tables, to copy from."""
         return self.folder / "empty.db"
@@ -96,6 +102,7 @@ def _start_once(stage, name, env=None, **options):
             env = {
                 **aws_connection(stage.proxy.url),
                 **emulator_env(f"http://{LOOPBACK}:{stage.bigquery_port}"),
+                **stage.spark.airflow_env(),
                 **(env or {}),
             }
             AirflowServer.start(home, env=env, database=stage.database, **options)

@@ -6,23 +6,22 @@ side by side on one Airflow, one stand-in and one proxy.
 
 from __future__ import annotations
 
-import secrets
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from harness.airflow_client import WAIT_SECONDS
 from harness.batch_service import DEFINITION, QUEUE
-from harness.processes import WaitTimeout, wait_until
+from harness.case import TASK_ID, Code, ServiceCase, unique, written
 
 if TYPE_CHECKING:
     from harness.airflow_client import AirflowClient, Run, Task
     from harness.batch_service import BatchJob, BatchService
     from harness.fault_proxy import Action, FaultProxy, Rule
 
-T = TypeVar("T")
+__all__ = ["BatchCase", "Code"]
+
 OPERATOR = "airflow_provider_durable.operators.batch"
 TEMPLATE = """\
 import datetime
@@ -37,8 +36,8 @@ with DAG({dag_id!r}, schedule=None, default_args={default_args!r}):
 
 
 @dataclass
-class BatchCase:
-    """A Dag of one task, ``job``, on a running Airflow."""
+class BatchCase(ServiceCase["BatchJob"]):
+    """A Dag of one BatchOperator, ``job``, on a running Airflow."""
 
     client: AirflowClient
     batch: BatchService
@@ -49,7 +48,7 @@ class BatchCase:
     @classmethod
     def named(cls, name: str, client: AirflowClient, batch: BatchService, proxy: FaultProxy) -> BatchCase:
         """A case with a Dag id and job name of its own, ``name`` and some letters."""
-        return cls(client, batch, proxy, f"{name[:60]}-{secrets.token_hex(3)}")
+        return cls(client, batch, proxy, unique(name))
 
     def start(
         self,
@@ -73,7 +72,7 @@ class BatchCase:
         """
         job_parameters = {"standin_seconds": seconds, **(parameters or {})}
         arguments: dict[str, object] = {
-            "task_id": "job",
+            "task_id": TASK_ID,
             "job_name": self.name,
             "job_queue": QUEUE,
             "job_definition": DEFINITION,
@@ -84,7 +83,9 @@ class BatchCase:
             **operator,
         }
         arguments = {name: value for name, value in arguments.items() if name not in (expand or {})}
-        call = _call(arguments) if expand is None else f".partial{_call(arguments)}.expand{_call(expand)}"
+        call = f"({written(arguments)})"
+        if expand is not None:
+            call = f".partial{call}.expand({written(expand)})"
         source = TEMPLATE.format(
             module=module,
             code=textwrap.dedent(code),
@@ -92,13 +93,13 @@ class BatchCase:
             default_args=dict(default_args or {}),
             call=call,
         )
-        self.client.add_dag(self.name, source)
-        self.run = self.client.trigger(self.name)
-        return self.run.task("job")
+        return self._start_dag(source)
 
     def jobs(self) -> list[BatchJob]:
         """All jobs that the service ever accepted for this case."""
         return self.batch.jobs(self.name)
+
+    started = jobs
 
     def running(self, count: int = 1) -> list[BatchJob]:
         """Wait until ``count`` jobs are RUNNING; at once an error when the Dag run ends before."""
@@ -109,33 +110,6 @@ class BatchCase:
 
         return self.wait(running, f"{count} running jobs")
 
-    def wait(self, condition: Callable[[], T | None], what: str, timeout: float = WAIT_SECONDS) -> T:
-        """Wait for a condition; at once an error, with the task's log, when the Dag run ends before."""
-        run = self.run
-        assert run is not None
-
-        def check() -> T | None:
-            ended = run.state() in ("success", "failed")
-            value = condition()
-            if not value and ended:
-                raise WaitTimeout(f"the run ended before: {what}\njobs {self.jobs()}\n{run.describe()}")
-            return value
-
-        return wait_until(check, lambda: f"{what}\njobs {self.jobs()}\n{run.describe()}", timeout, 0.3)
-
     def fault(self, action: Action, operation: str, body: str = "", **options: Any) -> Rule:
         """A rule of the proxy for one operation (``submitjob``); by default for requests with our name."""
         return self.proxy.rule(action, path=f"/v1/{operation}$", body=body or self.name, **options)
-
-
-class Code(str):
-    """An argument that is Python code in the Dag file rather than a value."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _call(arguments: Mapping[str, object]) -> str:
-    return "(" + ", ".join(f"{name}={value!r}" for name, value in arguments.items()) + ")"

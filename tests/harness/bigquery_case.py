@@ -7,22 +7,20 @@ run side by side on one Airflow, one stand-in and one proxy.
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from harness.airflow_client import WAIT_SECONDS, AirflowApiError
+from harness.airflow_client import AirflowApiError
 from harness.bigquery_service import CONNECTION
-from harness.processes import WaitTimeout, wait_until
+from harness.case import TASK_ID, ServiceCase, unique, written
 
 if TYPE_CHECKING:
     from harness.airflow_client import AirflowClient, Run, Task
     from harness.bigquery_service import BigQueryJob, BigQueryService
     from harness.fault_proxy import Action, FaultProxy, Rule
 
-T = TypeVar("T")
 TEMPLATE = """\
 import datetime
 
@@ -47,7 +45,7 @@ def connect(client: AirflowClient) -> None:
 
 
 @dataclass
-class BigQueryCase:
+class BigQueryCase(ServiceCase["BigQueryJob"]):
     """A Dag of one task, ``job``, that inserts one row."""
 
     client: AirflowClient
@@ -62,7 +60,7 @@ class BigQueryCase:
         cls, name: str, client: AirflowClient, bigquery: BigQueryService, proxy: FaultProxy, dataset: str
     ) -> BigQueryCase:
         """A case with a Dag id and a table of its own; a label has 63 characters at most."""
-        name = f"{name[:50]}-{secrets.token_hex(3)}".lower()
+        name = unique(name, 50).lower()
         case = cls(client, bigquery, proxy, name, f"{dataset}.{name.replace('-', '_')}")
         bigquery.create_table(case.table)
         return case
@@ -79,48 +77,24 @@ class BigQueryCase:
         query = {"query": f"INSERT INTO {self.table} VALUES (1)", "useLegacySql": False}
         labels = {"standin-seconds": str(seconds)}
         arguments: dict[str, object] = {
-            "task_id": "job",
+            "task_id": TASK_ID,
             "configuration": {**(configuration or {"query": query}), "labels": labels},
             "retries": 2,
             "retry_delay": timedelta(seconds=1),
             "poll_interval": 1,
             **operator,
         }
-        written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        self.client.add_dag(self.name, TEMPLATE.format(dag_id=self.name, arguments=written))
-        self.run = self.client.trigger(self.name)
-        return self.run.task("job")
+        return self._start_dag(TEMPLATE.format(dag_id=self.name, arguments=written(arguments)))
 
     def jobs(self) -> list[BigQueryJob]:
         """All jobs that the service ever accepted for this case."""
         return self.bigquery.jobs(self.name)
 
-    def submitted(self, count: int = 1) -> list[BigQueryJob]:
-        """Wait until ``count`` jobs were accepted; at once an error when the Dag run ends before."""
-
-        def accepted() -> list[BigQueryJob] | None:
-            jobs = self.jobs()
-            return jobs if len(jobs) >= count else None
-
-        return self.wait(accepted, f"{count} jobs")
+    started = jobs
 
     def rows(self) -> int:
         """How often the query took effect."""
         return self.bigquery.rows(self.table)
-
-    def wait(self, condition: Callable[[], T | None], what: str, timeout: float = WAIT_SECONDS) -> T:
-        """Wait for a condition; at once an error, with the task's log, when the Dag run ends before."""
-        run = self.run
-        assert run is not None
-
-        def check() -> T | None:
-            ended = run.state() in ("success", "failed")
-            value = condition()
-            if not value and ended:
-                raise WaitTimeout(f"the run ended before: {what}\njobs {self.jobs()}\n{run.describe()}")
-            return value
-
-        return wait_until(check, lambda: f"{what}\njobs {self.jobs()}\n{run.describe()}", timeout, 0.3)
 
     def fault(self, action: Action, method: str, path: str = "/jobs", **options: Any) -> Rule:
         """A rule of the proxy for requests whose path or body has a job of this case.

@@ -7,23 +7,19 @@ run side by side on one Airflow, one stand-in and one proxy.
 from __future__ import annotations
 
 import contextlib
-import secrets
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from harness.airflow_client import WAIT_SECONDS, AirflowApiError
+from harness.airflow_client import AirflowApiError
+from harness.case import TASK_ID, ServiceCase, unique, written
 from harness.databricks_service import WORKING_SQL, databricks_connection
-from harness.processes import WaitTimeout, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from harness.airflow_client import AirflowClient, Run, Task
     from harness.databricks_service import DatabricksRun, DatabricksService
     from harness.fault_proxy import Action, FaultProxy, Rule
 
-T = TypeVar("T")
 CONNECTION = "databricks_default"
 TEMPLATE = """\
 import datetime
@@ -44,8 +40,8 @@ def connect(client: AirflowClient, url: str) -> None:
 
 
 @dataclass
-class DatabricksCase:
-    """A Dag of one task, ``job``, on a running Airflow."""
+class DatabricksCase(ServiceCase["DatabricksRun"]):
+    """A Dag of one Databricks task, ``job``, on a running Airflow."""
 
     client: AirflowClient
     databricks: DatabricksService
@@ -60,7 +56,7 @@ class DatabricksCase:
         cls, name: str, client: AirflowClient, databricks: DatabricksService, proxy: FaultProxy
     ) -> DatabricksCase:
         """A case with names of its own, ``name`` and some letters."""
-        return cls(client, databricks, proxy, f"{name[:60]}-{secrets.token_hex(3)}")
+        return cls(client, databricks, proxy, unique(name))
 
     def submit(self, *, seconds: float = 600, sql: str = WORKING_SQL, **arguments: object) -> Task:
         """Start a task that submits a run of one SQL task.
@@ -85,45 +81,25 @@ class DatabricksCase:
 
     def _start(self, operator: str, arguments: dict[str, object]) -> Task:
         arguments = {
-            "task_id": "job",
+            "task_id": TASK_ID,
             "retries": 2,
             "retry_delay": timedelta(seconds=1),
             "polling_period_seconds": 1,
             **arguments,
         }
-        call = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        source = TEMPLATE.format(operator=operator, dag_id=self.name, arguments=call)
-        self.client.add_dag(self.name, source)
-        self.run = self.client.trigger(self.name)
-        return self.run.task("job")
+        return self._start_dag(
+            TEMPLATE.format(operator=operator, dag_id=self.name, arguments=written(arguments))
+        )
 
     def runs(self) -> list[DatabricksRun]:
         """All runs that the service ever started for this case."""
         return self.databricks.runs(self.name)
 
-    def submitted(self, count: int = 1) -> list[DatabricksRun]:
-        """Wait until ``count`` runs were started; at once an error when the Dag run ends before."""
-        return self.wait(
-            lambda: found if len(found := self.runs()) >= count else None, f"{count} Databricks runs"
-        )
+    started = runs
 
     def finish(self) -> None:
         """End all runs."""
         self.databricks.finish_all(self.name)
-
-    def wait(self, condition: Callable[[], T | None], what: str, timeout: float = WAIT_SECONDS) -> T:
-        """Wait for a condition; at once an error, with the task's log, when the Dag run ends before."""
-        run = self.run
-        assert run is not None
-
-        def check() -> T | None:
-            ended = run.state() in ("success", "failed")
-            value = condition()
-            if not value and ended:
-                raise WaitTimeout(f"the run ended before: {what}\nruns {self.runs()}\n{run.describe()}")
-            return value
-
-        return wait_until(check, lambda: f"{what}\nruns {self.runs()}\n{run.describe()}", timeout, 0.3)
 
     def fault(self, action: Action, operation: str, **options: Any) -> Rule:
         """A rule of the proxy for one operation: ``runs/submit``, ``run-now``, ``runs/get[?]run_id=1$``."""

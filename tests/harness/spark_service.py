@@ -25,6 +25,8 @@ from harness.spark_install import SparkInstallation, properties_text
 
 ACTIVE = frozenset({"SUBMITTED", "RUNNING", "RELAUNCHING", "UNKNOWN"})
 STATE_FILE = "spark-service.json"
+#: A server that starts refuses connections, and then answers what is not there yet with a page for people.
+NOT_YET = (httpx.TransportError, ValueError)
 PLACEHOLDER = "JobXXXXXX"
 #: On Linux all of 127/8 is this machine: a second host, on which the same ports are free.
 SECOND_LOOPBACK = "127.0.0.2"
@@ -230,7 +232,7 @@ class SparkService:
         self.processes[master.name].wait_ready(lambda: self._answers(master), timeout)
 
     def _answers(self, master: Master) -> bool:
-        with contextlib.suppress(httpx.TransportError):
+        with contextlib.suppress(*NOT_YET):
             return self._page(master) is not None and self.status("driver-0", master.name) is not None
         return False
 
@@ -306,7 +308,7 @@ class SparkService:
         return [page for page in pages if page and page["status"] == "ALIVE"]
 
     def _page(self, master: Master) -> dict[str, Any] | None:
-        with contextlib.suppress(httpx.TransportError):
+        with contextlib.suppress(*NOT_YET):
             return self._json(f"http://{master.host}:{master.ui_port}/json/")
         return None
 
