@@ -32,7 +32,7 @@ KUBERNETES_MISSING = (
 )
 
 STANDALONE, YARN, KUBERNETES = "standalone", "YARN", "Kubernetes"
-_MASTER_URL = re.compile(r"[^:/,\s]+:\d{1,5}")
+_MASTER_URL = r"[^:/,\s]+:\d{1,5}"
 
 
 def is_active(status: str) -> bool:
@@ -219,7 +219,7 @@ class SparkConnection(NamedTuple):
         """
         masters = self.master.removeprefix("spark://").split(",")
         for master in masters:
-            if not _MASTER_URL.fullmatch(master.strip()):
+            if not re.fullmatch(_MASTER_URL, master.strip()):
                 raise ValueError(
                     f"Connection {self.conn_id!r}: {master!r} in the master URL {self.master!r} is not "
                     "host:port. Write spark://host:7077, or spark://host1:7077,host2:7077."
