@@ -6,8 +6,6 @@ all three; what only YARN or Kubernetes can do is in test_spark_yarn.py and test
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from harness.processes import wait_until
@@ -116,18 +114,6 @@ def test_marking_failed_cancels_the_job_that_an_earlier_try_started(any_case):
     assert (only(case).id, only(case).cancelled) == (job_id, True)
 
 
-def test_a_kill_before_the_deferral_is_recorded_makes_no_second_job(any_case):
-    case = any_case
-    task = case.start(deferrable=True, code=LINGER_BEFORE_DEFERRAL)
-    job_id = case.stored_id(task)
-    task.task_process(1).kill()
-    task.wait_try(2, "deferred")
-    end_well(case, task)
-
-    assert (only(case).id, only(case).cancelled) == (job_id, False)
-    assert task.try_number() == 2
-
-
 @pytest.mark.usefixtures("triggerer")
 def test_marking_a_deferred_task_failed_cancels_the_job_that_an_earlier_try_started(any_case):
     case = any_case
@@ -141,8 +127,21 @@ def test_marking_a_deferred_task_failed_cancels_the_job_that_an_earlier_try_star
     assert (only(case).id, only(case).cancelled) == (job_id, True)
 
 
-def test_a_rescheduled_task_stays_one_try_with_one_job(any_case):
-    case = any_case
+# -- standalone ----------------------------------------------------------------------------------
+
+
+def test_a_kill_before_the_deferral_is_recorded_makes_no_second_job(case):
+    task = case.start(deferrable=True, code=LINGER_BEFORE_DEFERRAL)
+    job_id = case.stored_id(task)
+    task.task_process(1).kill()
+    task.wait_try(2, "deferred")
+    end_well(case, task)
+
+    assert (only(case).id, only(case).cancelled) == (job_id, False)
+    assert task.try_number() == 2
+
+
+def test_a_rescheduled_task_stays_one_try_with_one_job(case):
     task = case.start(mode="reschedule", code=RESCHEDULE)
     case.wait(lambda: task.state() == "up_for_reschedule", "the task has left its worker")
     end_well(case, task)
@@ -151,21 +150,18 @@ def test_a_rescheduled_task_stays_one_try_with_one_job(any_case):
     assert only(case).id == task.store()[JOB_ID]
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
-def test_a_job_that_fails_fails_the_task(any_case, deferrable):
-    case = any_case
-    task = case.start(retries=0, deferrable=deferrable)
+def test_a_driver_that_fails_fails_the_task(case):
+    task = case.start(retries=0)
     job_id = case.stored_id(task)
     case.running()
     case.finish(job_id, 3)
     task.wait("failed")
 
-    assert len(case.jobs()) == 1
-    assert job_id in str([line for line in task.log_lines() if line.get("level") == "error"])
+    assert (only(case).id, only(case).state) == (job_id, "FAILED")
+    assert f"{job_id} ended as FAILED" in task.log()
 
 
-def test_secrets_are_in_neither_log_nor_store(any_case):
-    case = any_case
+def test_secrets_are_in_neither_log_nor_store(case):
     task = case.start(
         seconds=1,
         conf={"spark.hadoop.fs.s3a.secret.key": "conf-hush-1", "spark.app.password": "conf-hush-2"},
@@ -177,9 +173,6 @@ def test_secrets_are_in_neither_log_nor_store(any_case):
     assert "shown" in log
     assert "hush" not in log
     assert "hush" not in str(task.store())
-
-
-# -- standalone ----------------------------------------------------------------------------------
 
 
 def test_a_retry_after_an_eviction_reconnects(case):
@@ -217,15 +210,6 @@ def test_clearing_a_succeeded_task_runs_a_second_driver(case):
     task.wait("success")
 
     assert [job.state for job in case.jobs()] == ["FINISHED", "FINISHED"]
-
-
-def test_execution_timeout_of_a_deferred_task_kills_the_driver(case):
-    task = case.start(deferrable=True, retries=0, execution_timeout=timedelta(seconds=20))
-    wait_deferred(case, task)
-    task.wait("failed")
-    wait_until(lambda: not only(case).active, "the driver has ended", 60)
-
-    assert only(case).state == "KILLED"
 
 
 def test_post_submit_commands_run_once_when_the_driver_has_ended(case, tmp_path):
@@ -275,14 +259,12 @@ def test_a_driver_whose_id_was_lost_is_the_authors_decision(case, on_lost_submis
 
 
 @pytest.mark.parametrize("recovering", ["FILESYSTEM"], indirect=True)
-@pytest.mark.parametrize("deferrable", [False, True])
-def test_a_driver_and_its_task_outlive_a_restart_of_the_master(recovering, deferrable):
+def test_a_driver_and_its_deferred_task_outlive_a_restart_of_the_master(recovering):
     case = recovering
-    task = case.start(deferrable=deferrable)
+    task = case.start(deferrable=True)
     job_id = case.stored_id(task)
     case.running()
-    if deferrable:
-        wait_deferred(case, task)
+    wait_deferred(case, task)
     case.service.restart_master()
     end_well(case, task)
 

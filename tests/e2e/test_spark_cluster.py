@@ -29,11 +29,9 @@ def application(spark: SparkService, request: pytest.FixtureRequest) -> Applicat
     return spark.application(f"{request.node.nodeid} {os.getpid()}")
 
 
-def submit(spark: SparkService, application: Application, *, rest: bool = True, seconds: float = 600) -> str:
+def submit(spark: SparkService, application: Application, *, seconds: float = 600) -> str:
     """Submit with the real spark-submit; returns what it printed."""
-    gateway = ["--master", spark.master_url()]
-    if rest:
-        gateway = ["--master", spark.rest_master_url(), "--conf", "spark.master.rest.enabled=true"]
+    gateway = ["--master", spark.rest_master_url(), "--conf", "spark.master.rest.enabled=true"]
     options = ["--deploy-mode", "cluster", "--driver-memory", "256m", "--class", application.main_class]
     done = subprocess.run(
         ["spark-submit", *gateway, *options, application.jar, f"seconds={seconds}"],
@@ -45,31 +43,21 @@ def submit(spark: SparkService, application: Application, *, rest: bool = True, 
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("rest", [True, False], ids=["REST gateway", "legacy gateway"])
-def test_a_driver_is_in_the_masters_book_and_in_its_own(
-    spark: SparkService, application: Application, rest: bool
-) -> None:
-    said = submit(spark, application, rest=rest)
-    (driver,) = spark.wait_running(application)
-    assert driver.id in said
-    assert [(one.id, one.alive) for one in application.processes()] == [(driver.id, True)]
-    assert spark.status(driver.id)["driverState"] == "RUNNING"
-    application.finish(driver.id)
-    wait_until(lambda: spark.drivers(application)[0].state == "FINISHED", "it has finished")
-    assert [one.alive for one in application.processes()] == [False]
-
-
-def test_drivers_end_by_themselves_or_as_a_test_says_and_are_counted_apart(
+def test_drivers_are_counted_in_the_masters_book_and_in_their_own(
     spark: SparkService, application: Application
 ) -> None:
     short = spark.application(f"{application.main_class} short")
     submit(spark, short, seconds=0)
-    submit(spark, application)
+    said = submit(spark, application)
     (driver,) = spark.wait_running(application)
+    assert driver.id in said
+    assert [(one.id, one.alive) for one in application.processes()] == [(driver.id, True)]
+    assert spark.status(driver.id)["driverState"] == "RUNNING"
     application.finish(driver.id, 3)
     wait_until(lambda: not spark.drivers(application)[0].active, "it has failed")
-    assert [one.state for one in spark.drivers(short)] == ["FINISHED"]
+    assert [one.alive for one in application.processes()] == [False]
     assert [one.state for one in spark.drivers(application)] == ["FAILED"]
+    assert [one.state for one in spark.drivers(short)] == ["FINISHED"]
 
 
 def test_a_kill_ends_the_process_and_a_second_kill_says_no(

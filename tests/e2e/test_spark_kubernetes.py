@@ -29,10 +29,8 @@ def only(case):
     return pod
 
 
-@pytest.mark.parametrize("moment", ["configure", "find"])
-def test_a_kill_between_acceptance_and_storing_the_id_makes_no_second_pod(case, moment):
-    # While spark-submit waits for its last answer, and while the operator asks for the pod's name.
-    with case.fault("hold_response", moment, times=1) as answer:
+def test_a_kill_while_spark_submit_waits_for_its_answer_makes_no_second_pod(case):
+    with case.fault("hold_response", "configure", times=1) as answer:
         task = case.start()
         answer.wait_held()
         pod = only(case)
@@ -46,15 +44,15 @@ def test_a_kill_between_acceptance_and_storing_the_id_makes_no_second_pod(case, 
     assert task.store()[f"{JOB_ID}_submission"]["token"] in pod.labels.values()
 
 
-def test_a_lost_answer_about_the_pods_name_makes_no_second_pod(case):
-    with case.fault("drop_response", "find", times=1) as lost:
-        task = case.start()
-        pod_id = case.stored_id(task)
-        end_well(case, task)
-        assert lost.hits == 1
+def test_a_kill_while_the_operator_asks_for_the_id_makes_no_second_pod(case):
+    with case.start_with_fault_in_finding("hold_response") as (task, find):
+        find.wait_held()
+        assert JOB_ID not in task.store()
+        task.task_process(1).kill()
+    task.wait_try(2)
+    end_well(case, task)
 
-    assert only(case).id == pod_id
-    assert task.try_number() == 1
+    assert (only(case).id, only(case).cancelled) == (task.store()[JOB_ID], False)
 
 
 def test_a_pod_that_can_never_start_is_replaced_after_a_lost_answer(case):
@@ -95,18 +93,27 @@ def test_a_failure_has_exit_code_and_reason_of_the_container(case):
     assert "OOMKilled" in task.log()
 
 
-def test_a_pod_collected_after_its_success_is_no_failure(case):
-    task = case.start(deferrable=True)
+def test_a_pod_collected_after_its_success_is_no_failure(case, tmp_path):
+    collected = tmp_path / "collected"
+    task = case.start(
+        deferrable=True,
+        code=f"""
+        import pathlib, time
+
+        class SparkSubmitOperator(SparkSubmitOperator):
+            def execute_complete(self, *arguments, **named):
+                while not pathlib.Path({str(collected)!r}).exists():
+                    time.sleep(0.1)
+                return super().execute_complete(*arguments, **named)
+        """,
+    )
     pod_id = case.stored_id(task)
     case.running()
     case.wait(lambda: task.state() == "deferred", "the task is deferred")
-    # The pod is gone when the worker resumes; the triggerer saw it succeed.
-    with case.fault("hold_response", "status", body=pod_id, times=1) as seen:
-        case.finish(pod_id)
-        case.wait(lambda: seen.hits or task.state() != "deferred", "the triggerer asks")
-        seen.release()
-        case.wait(lambda: task.state() != "deferred", "the triggerer has seen the end")
-        case.service.garbage_collect(pod_id)
+    case.finish(pod_id)
+    case.wait(lambda: task.state() == "running", "the triggerer has seen the end")
+    case.service.garbage_collect(pod_id)
+    collected.touch()
     task.wait("success")
 
     assert [pod.id for pod in case.service.pods(case.name)] == [pod_id]

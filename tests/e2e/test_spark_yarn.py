@@ -29,16 +29,9 @@ def only(case):
     return app
 
 
-def tag_of(task):
-    """What the application's tags end with."""
-    return task.store()[f"{JOB_ID}_submission"]["token"]
-
-
-@pytest.mark.parametrize("moment", ["submit", "find"])
-def test_a_kill_between_acceptance_and_storing_the_id_makes_no_second_application(case, moment):
-    # While spark-submit waits for its answer, and while the operator asks for the id.
-    with case.fault("hold_response", moment, times=1) as answer:
-        task = case.start()
+def test_a_kill_while_spark_submit_waits_for_its_answer_makes_no_second_application(case):
+    with case.fault("hold_response", "submit", times=1) as answer:
+        task = case.start(conf={"spark.yarn.tags": "Nightly,finance"})
         answer.wait_held()
         app = only(case)
         assert JOB_ID not in task.store()
@@ -48,12 +41,24 @@ def test_a_kill_between_acceptance_and_storing_the_id_makes_no_second_applicatio
     end_well(case, task)
 
     assert (only(case).id, only(case).cancelled) == (app.id, False)
-    assert any(tag.endswith(tag_of(task)) for tag in app.tags)
+    token = task.store()[f"{JOB_ID}_submission"]["token"]
+    assert {"nightly", "finance"} < set(app.tags)  # the author's own
+    assert any(tag.endswith(token) for tag in app.tags)
 
 
-@pytest.mark.parametrize("fault", ["drop_response", "answer_after"])
-def test_a_lost_answer_to_the_submission_makes_no_second_application(case, fault):
-    with case.fault(fault, "submit", times=1, status=500) as lost:
+def test_a_kill_while_the_operator_asks_for_the_id_makes_no_second_application(case):
+    with case.start_with_fault_in_finding("hold_response") as (task, find):
+        find.wait_held()
+        assert JOB_ID not in task.store()
+        task.task_process(1).kill()
+    task.wait_try(2)
+    end_well(case, task)
+
+    assert (only(case).id, only(case).cancelled) == (task.store()[JOB_ID], False)
+
+
+def test_a_lost_answer_to_the_submission_makes_no_second_application(case):
+    with case.fault("drop_response", "submit", times=1) as lost:
         task = case.start()
         job_id = case.stored_id(task)
         end_well(case, task)
@@ -72,39 +77,28 @@ def test_a_submission_that_never_arrived_is_made_again(case):
     assert only(case).id == task.store()[JOB_ID]
 
 
-def test_the_authors_tags_are_kept(case):
-    task = case.start(seconds=0, conf={"spark.yarn.tags": "Nightly,finance"})
-    task.wait("success")
-
-    tags = only(case).tags
-    assert {"nightly", "finance"} < set(tags)
-    assert any(tag.endswith(tag_of(task)) for tag in tags)
-
-
-def test_a_failure_has_the_applications_diagnostics(case):
-    task = case.start(retries=0)
+def test_a_deferred_task_fails_with_the_applications_diagnostics(case):
+    task = case.start(retries=0, deferrable=True)
     job_id = case.stored_id(task)
+    case.wait(lambda: task.state() == "deferred", "the task is deferred")
     case.service.finish(job_id, "FAILED", "Container killed by YARN for exceeding memory limits.")
     task.wait("failed")
 
     assert "Container killed by YARN for exceeding memory limits." in task.log()
 
 
-@pytest.mark.parametrize("ended_well", [True, False])
-def test_an_application_that_ended_while_nobody_watched(case, ended_well):
+def test_an_application_that_succeeded_while_nobody_watched_is_not_run_again(case):
     task = case.start()
     job_id = case.stored_id(task)
     case.running()
     process = task.task_process()
     process.signal(signal.SIGSTOP)
-    case.finish(job_id, 0 if ended_well else 1)
+    case.finish(job_id)
     process.kill()
-    if not ended_well:
-        case.submitted(2)
-        end_well(case, task)
     task.wait("success")
 
-    assert len(case.jobs()) == (1 if ended_well else 2)
+    assert only(case).id == job_id
+    assert task.try_number() == 2
 
 
 def test_an_application_that_the_resource_manager_forgot_is_submitted_again(case):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harness.bigquery_service import BigQueryService
     from harness.databricks_service import DatabricksService
     from harness.fault_proxy import FaultProxy
+    from harness.spark_stage import SparkStage
 
 EXAMPLES = REPOSITORY / "example_dags"
 #: Where BigQuery finds no job without its location.
@@ -56,6 +57,7 @@ class ExampleRuns:
     proxy: FaultProxy
     bigquery: BigQueryService
     databricks: DatabricksService
+    spark: SparkStage
     folder: Path
     runs: dict[str, Run] = field(default_factory=dict)
 
@@ -68,6 +70,7 @@ class ExampleRuns:
             f"{self.batch.url}/moto-api/config", json={"stepfunctions": {"execute_state_machine": True}}
         ).raise_for_status()
         self.bigquery.create_table(f"{DATASET}.visits")
+        self.spark.connect_all(self.client)
         self._write_files()
         for path in dag_files():
             self.client.wait_parsed(path.stem)
@@ -77,10 +80,12 @@ class ExampleRuns:
         for path in dag_files():
             self.runs[path.stem] = self.client.trigger(path.stem, self._conf(path.stem))
         self._disturb(lost)
+        self._end_spark()
 
     def _conf(self, dag_id: str) -> dict[str, Any]:
         warehouse = self.databricks.sql_task(dag_id)["sql_task"]
         conf: dict[str, Any] = {
+            "image": "spark",
             "queue": QUEUE,
             "definition": dag_id,
             "dataset": DATASET,
@@ -100,6 +105,10 @@ class ExampleRuns:
             job = self.databricks.create_job(conf["job_name"])
             if dag_id.endswith("now_poke"):
                 self.databricks.run_now(job)
+        if dag_id.startswith("spark_"):
+            # Only the standalone cluster runs something; "local:" is for files that are where the driver is.
+            jar = self.spark.standalone()[0].application(dag_id).jar
+            conf["application"] = jar if dag_id == "spark_poke" else f"local://{jar}"
         if "state_machine_arn" in wanted:
             conf["state_machine_arn"] = self.make_state_machine(dag_id)
         return {name: value for name, value in conf.items() if name in wanted}
@@ -165,6 +174,14 @@ class ExampleRuns:
         with lost:
             lost.wait_held()
             self.runs["own_operator_recover"].task("report").task_process(1).kill()
+
+    def _end_spark(self) -> None:
+        """End what runs on the two clusters that are told when."""
+        yarn, kubernetes = self.spark.yarn()[0], self.spark.kubernetes()[0]
+        (app,) = yarn.wait_running(f"report {self.runs['spark_deferrable'].run_id}")
+        yarn.finish(app.id)
+        (pod,) = kubernetes.wait_running(f"train-{self.runs['spark_reschedule'].run_id}")
+        kubernetes.finish(pod.id)
 
     def save(self, file: Path) -> None:
         """Let other test processes join."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import textwrap
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.case import TASK_ID, ServiceCase, unique, written
 from harness.kubernetes_service import NAMESPACE
@@ -59,6 +60,8 @@ class SparkCase(ServiceCase[SparkJob]):
     name: str
     connection: str
     run: Run | None = None
+    #: What ``fault`` calls the last request of spark-submit.
+    last_of_submission: ClassVar[str] = "submit"
 
     @classmethod
     def named(
@@ -69,7 +72,8 @@ class SparkCase(ServiceCase[SparkJob]):
         :param cluster: the service and the proxy in front of it
         :param connection: Airflow's to it
         """
-        return cls(client, *cluster, unique(name, 40).lower(), connection)
+        # Kubernetes makes one dash of two.
+        return cls(client, *cluster, unique(name[:40].strip("-")).lower(), connection)
 
     @abstractmethod
     def jobs(self) -> list[SparkJob]:
@@ -124,6 +128,21 @@ class SparkCase(ServiceCase[SparkJob]):
         return self._start_dag(
             TEMPLATE.format(code=textwrap.dedent(code), dag_id=self.name, arguments=written(all_arguments))
         )
+
+    @contextmanager
+    def start_with_fault_in_finding(self, action: Action) -> Iterator[tuple[Task, Rule]]:
+        """Start a task, and disturb the request by token that follows its submission.
+
+        Nothing but the token tells this request from another case's, and it is not known before: it is read
+        while the submission is held.
+        """
+        with self.fault("hold_response", self.last_of_submission, times=1) as submission:
+            task = self.start()
+            submission.wait_held()
+            token = task.store()[f"{JOB_ID}_submission"]["token"]
+            rule = self.fault(action, "find", body=token, times=1)
+        with rule:
+            yield task, rule
 
     def running(self, count: int = 1) -> list[SparkJob]:
         """Wait until ``count`` jobs run; at once an error when the Dag run ends before."""
@@ -229,6 +248,7 @@ class KubernetesCase(SparkCase):
     """On the API server stand-in, with the real spark-submit."""
 
     service: KubernetesService
+    last_of_submission = "configure"
 
     def arguments(self, seconds: float) -> dict[str, Any]:
         """A pod whose annotation says how long it runs."""
