@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -28,6 +29,8 @@ FLAGS = (
     "--hide-scrollbars",
 )
 SIZE = (1280, 900)
+#: Airflow's UI draws values that are objects some time after the rest.
+SETTLE_SECONDS = 4
 
 
 def take(url: str, text: str, file: str) -> None:
@@ -43,6 +46,7 @@ def take(url: str, text: str, file: str) -> None:
             browser.set_window_size(*SIZE)
             browser.get(url)
             WebDriverWait(browser, 60).until(lambda page: text in page.find_element(By.TAG_NAME, "body").text)
+            time.sleep(SETTLE_SECONDS)
             browser.save_screenshot(file)
         finally:
             browser.quit()
