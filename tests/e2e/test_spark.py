@@ -77,7 +77,7 @@ def wait_deferred(case, task):
 def wait_watched(case, task):
     """Wait until a triggerer runs the trigger: before, Airflow has nobody to tell of a person's click."""
     wait_deferred(case, task)
-    task.wait_log("starting")
+    task.wait_log(f"trigger {case.name}/")
 
 
 def only(case):
