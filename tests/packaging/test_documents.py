@@ -45,8 +45,8 @@ def test_the_smallest_dag_is_in_readme_and_on_the_first_page() -> None:
 
 
 @each_page
-def test_files_are_shown_as_they_are(page: Page) -> None:
-    assert page.text == embedded(page.text), "run: make docs"
+def test_files_and_figures_are_shown_as_they_are(page: Page) -> None:
+    assert page.text == embedded(page.path), "run: make docs"
 
 
 def test_the_sequence_picture_is_the_scripts() -> None:

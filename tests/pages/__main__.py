@@ -6,7 +6,6 @@ from pages.embed import embedded, pages
 from pages.sequence import PICTURE, draw
 
 for page in pages():
-    text = page.read_text()
-    if (new := embedded(text)) != text:
+    if (new := embedded(page)) != page.read_text():
         page.write_text(new)
 PICTURE.write_text(draw())
