@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from matrix import picture, real, table
+from matrix.kinds import WAYS
 from matrix.rows import KINDS, REPOSITORY, ROWS, python_for
 from matrix.verdict import Verdict
 
@@ -64,16 +65,14 @@ def run_row(row: Key, every: int, matrix: table.Matrix, progress: Progress, lock
 
 def run_rows(rows: list[Key], every: int, workers: int, console: Console) -> tuple[table.Matrix, list[str]]:
     """Run rows side by side; return their verdicts, and what went wrong with the running."""
-    matrix, lock, failures = table.Matrix(), threading.Lock(), []
+    matrix, lock = table.Matrix(), threading.Lock()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress, ThreadPoolExecutor(workers) as pool:
         whole = progress.add_task(f"{len(rows)} rows", total=len(rows))
         running = [pool.submit(run_row, row, every, matrix, progress, lock) for row in rows]
         for future in running:
             future.add_done_callback(lambda _: progress.advance(whole))
-        for future in running:
-            if (error := future.exception()) is not None:
-                failures.append(str(error))
+        failures = [str(error) for future in running if (error := future.exception()) is not None]
     in_order = {row: matrix.verdicts[row] for row in rows if row in matrix.verdicts}
     return table.Matrix(in_order), failures
 
@@ -84,6 +83,7 @@ def main() -> int:
         prog="crash-matrix", description="What becomes of the job when something dies."
     )
     parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS), help="these operators")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="these ways of waiting")
     parser.add_argument("--every", type=int, default=1, help="a sample: every n-th cell")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 2, help="rows at a time")
     parser.add_argument("--no-real", action="store_true", help="leave out the kills of real processes")
@@ -92,7 +92,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     console = Console()
-    rows = [row for row in ROWS if row[0] in options.only]
+    rows = [row for row in ROWS if row[0] in options.only and row[1] in options.ways]
     matrix, failures = run_rows(rows, options.every, options.workers, console)
     shown = [] if options.no_real else real.run(options.workers, console)
     failures += [f"on real processes: {test}" for test in shown if not test.passed]

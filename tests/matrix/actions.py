@@ -1,4 +1,4 @@
-"""What can happen to a call: the process dies before or after it, its answer gets lost, a stop comes first."""
+"""What can happen to a call: the process dies before or after it, an answer gets lost, a stop comes first."""
 
 from __future__ import annotations
 

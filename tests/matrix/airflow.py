@@ -183,6 +183,8 @@ class Life:
             else:
                 self._pass_time(state)
                 self._run_try()
+            if self.wire.stuck:
+                raise Stuck(self.wire.stuck)
             if event := self.between.pop(len(self.wire.processes) - 1, None):
                 event()
         raise Stuck(f"{MOST_PROCESSES} processes, and no end")
@@ -225,9 +227,8 @@ class Life:
             InProcessTestSupervisor.start(what=what, task=task, client=self.airflow.client)
         except Crash:
             pass
-        except Stuck:
-            raise
-        except Exception:
+        except Exception:  # noqa: BLE001
+            # The server did not take the report of its end, as after a person's action.
             pass
         finally:
             process.dead = True

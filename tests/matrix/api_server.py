@@ -1,4 +1,4 @@
-"""Airflow's API server for tasks, called in the caller's own thread: thousands of tries ask it ten times each.
+"""Airflow's API server for tasks, called in the caller's own thread: thousands of tries ask it ten times.
 
 ``dag.test()`` calls the same application, through two more threads for each request.
 """
@@ -83,7 +83,7 @@ def api_client() -> Any:
 
 
 def _save_work() -> None:
-    """Leave out what FastAPI does anew for each request: a thread, and reading the signatures of functions."""
+    """Leave out what FastAPI does anew for each request: a thread, and reading functions' signatures."""
     from fastapi.dependencies import utils
 
     async def run_here(function: Callable[..., Any], *arguments: Any, **_: Any) -> Any:

@@ -38,7 +38,10 @@ class Batch(Service):
         self._port = urlsplit(self.batch.url).port
         import botocore.loaders
         import botocore.session
+        from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
 
+        # For a word in the user agent it reads the source of all callers, who are many in here.
+        AwsGenericHook._get_caller = lambda self, target_function_name="execute": "matrix"
         # AWS's description of its API is the same for every try; reading it takes longer than all the rest.
         loader = botocore.loaders.create_loader()
         botocore.session.create_loader = lambda search_path_string=None: loader

@@ -1,10 +1,11 @@
-"""All cases of a row, made from one undisturbed run: its calls are the points at which something can happen."""
+"""All cases of a row, made from one undisturbed run: its calls are where something can happen."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from matrix import stops
@@ -19,6 +20,7 @@ from matrix.groups import (
     ENDED,
     FAULT,
     LEAVING,
+    NOBODY_THERE,
     RESUMING,
     TRIGGERER,
     TWICE,
@@ -62,6 +64,8 @@ class Observer:
 
     :param row: the row
     """
+
+    performs = True
 
     def __init__(self, row: Row) -> None:
         self._row, self.points = row, []  # type: tuple[Row, list[Point]]
@@ -118,8 +122,6 @@ class Observer:
 class _Everywhere(dict[tuple[int, int], Action]):
     """A script that has the same action for every call."""
 
-    performs = False
-
     def __init__(self, observer: Observer) -> None:
         super().__init__()
         self._observer = observer
@@ -163,6 +165,11 @@ def all_cases(row: Row, points: list[Point]) -> Iterator[Case]:
     yield from faults(points)
     yield from stop_reasons(row, points)
     yield from clears(row, points)
+    if row.way != "poke":
+        yield from nobody_there(row)
+    if row.side == "ours":
+        # Apache's operators are timed by a real clock: see the signal among the stop reasons.
+        yield hanging(row)
 
 
 def crashes(row: Row, points: list[Point]) -> Iterator[Case]:
@@ -190,7 +197,7 @@ def crashes_twice(row: Row, points: list[Point]) -> Iterator[Case]:
         for call in range(longest):
             yield Case(
                 TWICE,
-                f"{point.kind} killed after {point.name} ({point.after}), the next one after its call {call + 1}",
+                f"{point.after}: after {point.name}, and the next one after its call {call + 1}",
                 FINE,
                 script=_twice(point, call),
             )
@@ -227,46 +234,62 @@ def stop_reasons(row: Row, points: list[Point]) -> Iterator[Case]:
 def clears(row: Row, points: list[Point]) -> Iterator[Case]:
     """A clear while the task has no process: before any job, with one that runs, and after its end."""
     last = max(point.process for point in points)
-    end = points[-1].where
-    new = Expectation(more_jobs=1, all_jobs=True)
-    clear = lambda life: {last: life.clear}
-    yield Case(CLEARED, "cleared after its success", new, between=clear)
-    failed = {"retries": 0}
+    reported = next(point for point in points if point.name == "SucceedTask")
+    first = [point for point in points if not point.process and point.kind == "task"]
+    anew = Expectation(more_jobs=1, all_jobs=True)
+    yield Case(CLEARED, "cleared after its success", anew, between=_clear(last))
     yield Case(
         CLEARED,
-        "cleared after its job failed",
-        new,
-        between=lambda life: {last: lambda: _clear_and_end_well(row, life)},
-        ends="failure",
-        parameters=failed,
+        "cleared after its success, of which Airflow did not hear",
+        anew,
+        script=_once(reported.where, CrashBefore()),
+        between=_clear(reported.process),
     )
-    for point in points:
-        if point.process or not (point.runs_after or point.before in (BEFORE_RECORD, BEFORE_JOB)):
-            continue
-        yield Case(
-            CLEARED,
-            f"killed after {point.name}, then cleared",
-            FINE,
-            script=_once(point.where, CrashAfter()),
-            between=lambda life: {0: life.clear},
-        )
-    for fate in FATES[1:]:
-        for point in (
-            point for point in points if point.runs_after and point.kind == "task" and not point.process
-        ):
+    yield Case(
+        CLEARED,
+        "cleared after its failure",
+        anew,
+        between=lambda life: {last: lambda: (setattr(row.service, "ends", "success"), life.clear())},
+        ends="failure",
+        parameters={"retries": 0},
+    )
+    for point in first:
+        if point.runs_after or point.before in (BEFORE_RECORD, BEFORE_JOB):
+            name = f"killed after {point.name}, then cleared"
+            yield Case(CLEARED, name, FINE, script=_once(point.where, CrashAfter()), between=_clear(0))
+        for fate in FATES[1:] if point.runs_after else ():
             yield Case(
                 CLEARED,
                 f"killed after {point.name}, the job ends in {fate}, then cleared",
-                new,
+                anew,
                 script=_once(point.where, CrashAfter()),
-                between=lambda life, fate=fate: {0: lambda: (_end_all(row, fate), life.clear())},  # type: ignore[misc]
+                between=lambda life, fate=fate: {0: lambda: (_end_all(row, fate), life.clear())},
             )
-    yield replace(
-        Case(CLEARED, "cleared after its success, which nobody heard of", FINE),
-        script=_once(end, CrashBefore()),
-        between=lambda life: {last: life.clear},
-        expect=new,
+
+
+def nobody_there(row: Row) -> Iterator[Case]:
+    """A person's action while the task waits and no process of it is there to be told."""
+    why = {"reschedule": "between two polls", "defer": "before a triggerer has taken it"}[row.way]
+    acts: tuple[tuple[str, Callable[[Life], None], Expectation], ...] = (
+        ("marked failed", lambda life: life.mark("failed"), stops.OVER),
+        ("marked success", lambda life: life.mark("success"), stops.OVER),
+        ("run deleted", lambda life: life.remove(), stops.OVER),
+        ("cleared", lambda life: life.clear(), Expectation()),
     )
+    for title, act, expect in acts:
+        yield Case(
+            NOBODY_THERE,
+            f"{title} {why}",
+            expect,
+            between=lambda life, act=act: {0: lambda: act(life)},
+            known_limitation=why if expect is stops.OVER else "",
+        )
+
+
+def hanging(row: Row) -> Case:
+    """Return the case of a job that does not end, and is to be stopped after ``execution_timeout``."""
+    parameters = {"execution_timeout": timedelta(minutes=20), "retries": 0}
+    return Case("execution_timeout", "the job never ends", stops.OVER, ends="never", parameters=parameters)
 
 
 def _once(where: tuple[int, int], action: Action) -> Any:
@@ -287,6 +310,5 @@ def _end_all(row: Row, fate: str) -> None:
             row.service.end(job.id, success=fate == "success")
 
 
-def _clear_and_end_well(row: Row, life: Life) -> None:
-    row.service.ends = "success"
-    life.clear()
+def _clear(process: int) -> Any:
+    return lambda life: {process: life.clear}

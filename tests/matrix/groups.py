@@ -13,7 +13,8 @@ LEAVING = "killed while leaving the worker"
 TRIGGERER = "killed in the triggerer"
 RESUMING = "killed while resuming"
 FAULT = "answer lost, 5xx, timeout, outage"
-CLEARED = "cleared"
+CLEARED = "cleared while no process runs"
+NOBODY_THERE = "a person acts while it waits and no process is there"
 #: The order of the table; stop reasons are lines of their own.
 GROUPS = (
     BEFORE_RECORD,
@@ -28,4 +29,5 @@ GROUPS = (
     TWICE,
     FAULT,
     CLEARED,
+    NOBODY_THERE,
 )

@@ -19,7 +19,7 @@ NAMES = {"ours": "this package", "upstream": "Apache's operators"}
 
 
 def draw(matrix: Matrix) -> str:
-    """Return the picture: green where every cell kept the promise, orange where not, with how many did not."""
+    """Return the picture: green where every cell kept the promise, else orange, with how many did not."""
     groups = matrix.groups()
     services = [name for name in KINDS if any(row[0] == name for row in matrix.verdicts)]
     side_width = len(services) * (len(WAYS) * CELL + GAP)
@@ -34,7 +34,7 @@ def draw(matrix: Matrix) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" {font}>',
         f"<title>{escape(title)}</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        '<text x="20" y="30" font-size="16" font-weight="600">What becomes of the job when something dies</text>',
+        '<text x="20" y="30" font-size="16" font-weight="600">What becomes of the job when things die</text>',
     ]
     for line, group in enumerate(groups):
         parts.append(
@@ -82,10 +82,8 @@ def _square(tally: Tally, x: int, y: int, what: str, exists: bool) -> list[str]:
         )
     ]
     if text:
-        middle = x + CELL // 2
-        parts.append(
-            f'<text x="{middle}" y="{y + 15}" text-anchor="middle" font-size="10" fill="#ffffff">{text}</text>'
-        )
+        style = 'text-anchor="middle" font-size="10" fill="#ffffff"'
+        parts.append(f'<text x="{x + CELL // 2}" y="{y + 15}" {style}>{text}</text>')
     return parts
 
 

@@ -1,6 +1,6 @@
 """The same on real processes: end-to-end tests that kill them, for each operator and way of waiting.
 
-They are the tests of ``tests/e2e`` that carry the mark ``crash_matrix(operator, way)``; nothing is written twice.
+They are the tests of ``tests/e2e`` that carry the mark ``crash_matrix(operator, way)``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def lines(tests: Iterable[RealTest]) -> Iterator[str]:
     for test in tests:
         rows.setdefault((test.operator, test.way), []).append(test)
     if rows:
-        yield "Airflow's own processes, killed with `kill -9` or told to go away, and the stand-ins of `tests/harness`:"
+        yield "Airflow's own processes, killed or told to go away, and the stand-ins of `tests/harness`:"
         yield ""
         yield "| operator | waiting | shown |"
         yield "|---|---|---|"
@@ -80,11 +80,6 @@ def _words(test: RealTest) -> str:
 
 
 # -- pytest's side: this module is a plugin, too -----------------------------------------------------
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Say what the mark means."""
-    config.addinivalue_line("markers", f"{MARK}(operator, way): shown on real processes in the crash matrix")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

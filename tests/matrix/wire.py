@@ -31,8 +31,8 @@ class Crash(BaseException):
     """The process dies here, as by kill -9: nothing that it does from now on reaches anybody."""
 
 
-class Stuck(BaseException):
-    """The process would go on for ever."""
+class Stuck(Exception):
+    """The task would go on for ever."""
 
 
 @dataclass
@@ -153,6 +153,8 @@ class Wire:
         self.process: Process | None = None
         self.processes: list[Process] = []
         self.script: dict[tuple[int, int], Action] = {}
+        #: Why the cell cannot come to an end.
+        self.stuck = ""
         #: Keys that are in the task state store.
         self.stored: set[str] = set()
         #: Called once a process is dead.
@@ -166,7 +168,7 @@ class Wire:
 
     def begin(self, script: dict[tuple[int, int], Action]) -> None:
         """Forget the cell before."""
-        self.processes, self.process, self.script, self.stored = [], None, script, set()
+        self.processes, self.process, self.script, self.stored, self.stuck = [], None, script, set(), ""
 
     def start_process(self, kind: str, *, resumes: bool = False) -> Process:
         """A process begins."""
@@ -197,8 +199,7 @@ class Wire:
         if process.kill_at is not None and now + seconds >= process.kill_at:
             self.crash()
         if now + seconds - process.started_at > LONGEST_LIFE:
-            process.dead = True
-            raise Stuck(f"sleeps for days: {process.calls[-8:]}")
+            self._give_up(process, "sleeps for days")
         return True
 
     def call(self, name: str, perform: Callable[[], Any], transport: Transport) -> Any:
@@ -232,9 +233,12 @@ class Wire:
             number = len(process.calls)
             process.calls.append(name)
         if number > MOST_CALLS:
-            process.dead = True
-            raise Stuck(f"calls without end: {process.calls[-8:]}")
+            self._give_up(process, "calls without end")
         return number, self.script.get((process.number, number))
+
+    def _give_up(self, process: Process, why: str) -> None:
+        self.stuck = f"it {why}: {process.calls[-8:]}"
+        self.crash()
 
     # -- where calls come by -------------------------------------------------------------------
 
