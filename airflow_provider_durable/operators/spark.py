@@ -26,7 +26,6 @@ with requires_extra("spark"):
         NOT_FOUND,
         RELAUNCHING,
         STANDALONE,
-        SparkConnection,
         is_active,
         is_succeeded,
         manager_of_job,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_durable.resumable.compat import Context
     from airflow_provider_durable.services.spark import SparkCluster
+    from airflow_provider_durable.services.spark_connection import SparkConnection
 
 T = TypeVar("T")
 
@@ -204,14 +204,14 @@ class SparkSubmitOperator(ResumableJobMixin, ApacheSparkSubmitOperator):
 
     def _connect(self) -> SparkConnection:
         """Read the connection, and have what is secret in the submission masked from now on."""
-        from airflow_provider_durable.services import spark_submit  # not at the top: parsing needs none
+        from airflow_provider_durable.services import spark_connection, spark_submit
 
         spark_submit.hide_secrets(self.conf or {}, self.application_args or [], self.env_vars or {})
         try:
             self._hook = self._hook or self._get_hook()
         except NameError as error:  # from Apache's hook, where there is no Kubernetes client
             raise ImportError(KUBERNETES_MISSING) from error
-        self._connection = SparkConnection.of(self._hook, self._conn_id, self.conf)
+        self._connection = spark_connection.SparkConnection.of(self._hook, self._conn_id, self.conf)
         return self._connection
 
     def _cluster_of(self, external_id: JsonValue) -> SparkCluster:

@@ -13,7 +13,7 @@ from airflow_provider_durable.resumable import ServiceThrottledError
 from airflow_provider_durable.services.spark import KUBERNETES_MISSING, NOT_FOUND, SparkCluster
 
 if TYPE_CHECKING:
-    from airflow_provider_durable.services.spark import SparkConnection
+    from airflow_provider_durable.services.spark_connection import SparkConnection
 
 #: The label of the driver pod that holds the token.
 LABEL = "airflow-durable-submission"

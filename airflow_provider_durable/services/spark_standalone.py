@@ -17,7 +17,7 @@ from airflow_provider_durable.resumable import RecoveryUnavailableError
 from airflow_provider_durable.services.spark import NOT_FOUND, SparkCluster
 
 if TYPE_CHECKING:
-    from airflow_provider_durable.services.spark import SparkConnection
+    from airflow_provider_durable.services.spark_connection import SparkConnection
 
 _TIMEOUT = (5, 30)  # seconds, to connect and to read
 #: For so many seconds a master that has just started may not know drivers which run: those of its workers

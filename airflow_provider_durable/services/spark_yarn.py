@@ -17,7 +17,7 @@ from airflow_provider_durable.services.spark import NOT_FOUND, SparkCluster
 if TYPE_CHECKING:
     from requests.auth import AuthBase
 
-    from airflow_provider_durable.services.spark import SparkConnection
+    from airflow_provider_durable.services.spark_connection import SparkConnection
 
 #: The connection extra of Apache's hook.
 ADDRESS_EXTRA = "yarn_resourcemanager_webapp_address"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,7 @@ from airflow_provider_durable.triggers.service import JobService
 with requires_extra("spark"):
     import airflow.providers.apache.spark  # noqa: F401 - so that what is missing is named at once
 
-    from airflow_provider_durable.services import spark
+    from airflow_provider_durable.services import spark, spark_connection
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -62,10 +63,10 @@ class SparkJobs(JobService):
                 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
                 hook = SparkSubmitHook(conn_id=self._conn_id)
-                connection = spark.SparkConnection.of(hook, self._conn_id)
+                connection = spark_connection.SparkConnection.of(hook, self._conn_id)
                 if connection.manager != self._manager:
                     raise ValueError(f"{connection.master} ({self._conn_id}) is not {self._manager}")
-                self._opened = spark.open_cluster(connection._replace(kerberos=self._kerberos))
+                self._opened = spark.open_cluster(replace(connection, kerberos=self._kerberos))
             return self._opened
 
     def ask(self, external_ids: Sequence[JsonValue]) -> dict[JsonValue, str]:
