@@ -107,40 +107,42 @@ HEAD = """\
 
 <!-- Written by `make crash-matrix`; not by hand. -->
 
-What becomes of the job when something dies, gets lost or is stopped, at every call that a task makes: every
-operator, every way of waiting, this package and Apache's operators beside each other, on the same Airflow and in
-the same cases.
+What becomes of the job when something dies, gets lost or is stopped, at every call that a task makes:
+every operator, every way of waiting, this package and Apache's operators beside each other, on the same
+Airflow and in the same cases.
 
 ![The crash matrix](images/crash-matrix.svg)
 
-A cell is the life of one task instance in which one thing happens, or two. In its end the service is asked for
-its jobs. Counted are second jobs (more than one for an intent), lost results (the task does not succeed, does not
-return what it returns undisturbed, or the work that was asked for was not done), orphans (jobs that run on with
-nobody waiting for them) and wrong cancels (of jobs that should have lived). One more job is right after a clear of
-a finished task, after a job that failed, and after one that a rule of the [stop table](how-it-works.md) cancelled.
+A cell is the life of one task instance in which one thing happens, or two. In its end the service is
+asked for its jobs. Counted are second jobs (more than one for an intent), lost results (the task does
+not succeed, does not return what it returns undisturbed, or the work that was asked for was not done),
+orphans (jobs that run on with nobody waiting for them) and wrong cancels (of jobs that should have
+lived). One more job is right after a clear of a finished task, after a job that failed, and after one
+that a rule of the [stop table](how-it-works.md) cancelled.
 
 """
 
 METHOD = """
 ## How it is made
 
-The points are on no list. The command runs each task once undisturbed and notes every call that leaves its
-processes: to Airflow's supervisor, which is the task state store, XComs, the deferral, the reschedule and the end of
-a try, and to the service. Before and after each of them the process is then killed, and before them it is stopped
-for every reason of the stop table; every request also loses its answer, times out, or is answered 503. A new call
-is a new point by itself.
+The points are on no list. The command runs each task once undisturbed and notes every call that leaves
+its processes: to Airflow's supervisor, which is the task state store, XComs, the deferral, the
+reschedule and the end of a try, and to the service. Before and after each of them the process is then
+killed, and before them it is stopped for every reason of the stop table; every request also loses its
+answer, times out, or is answered 503. A new call is a new point by itself.
 
 Airflow is Airflow {airflow}: its task runner, its API server and its database tables, in one process, as
-`dag.test()` has them; a trigger is made from its row in the database. A kill is an exception that nothing catches,
-after which whatever the process still does reaches nobody. Time is virtual. At the service:
+`dag.test()` has them; a trigger is made from its row in the database. A kill is an exception that
+nothing catches, after which whatever the process still does reaches nobody. Time is virtual. At the
+service:
 
 {standins}
 
-Apache's operators are used as they are, with `deferrable=True` for the triggerer, and with their own durability
-where they have one. They have no way of waiting that needs neither worker nor triggerer.
+Apache's operators are used as they are, with `deferrable=True` for the triggerer, and with their own
+durability where they have one. They have no way of waiting that needs neither worker nor triggerer.
 
-A known limit is one that the documentation names: where a person acts while the task waits and no process of it is
-there, nobody is told.
+A known limit is one that the documentation names: where a person acts while the task waits and no
+process of it is there, nobody is told.
 
 {real}## Reproduce it
 

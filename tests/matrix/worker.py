@@ -10,6 +10,7 @@ import gc
 import json
 import logging
 import os
+import runpy
 import shutil
 import sys
 import tempfile
@@ -27,6 +28,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="run the cases whose names contain this")
     parser.add_argument(
         "--points", action="store_true", help="print the calls of an undisturbed run, and end"
+    )
+    parser.add_argument(
+        "--first", type=Path, help="a Python file to run first, to see whether a break is noticed"
     )
     options = parser.parse_args()
     memory = Path("/dev/shm")
@@ -73,6 +77,8 @@ def run_row(home: Path, options: argparse.Namespace, out: Any) -> None:
         def say(**fields: Any) -> None:
             print(json.dumps(fields, default=repr), file=out, flush=True)
 
+        if options.first:
+            runpy.run_path(str(options.first))
         points = observe(row)
         if options.points:
             for point in points:
