@@ -57,11 +57,13 @@ def teller(progress: Progress, what: str) -> Callable[[str, float], None]:
 def triggerer_table(results: Mapping[int, Mapping[str, Measured]], seconds: float) -> Table:
     """Return the table for people."""
     title = f"AWS Batch jobs waiting in one event loop for {seconds:.0f} s, asked for every {POLL_SECONDS} s"
-    observed = [m.observer_cpu for sides in results.values() for m in sides.values()]
+    measured = [m for sides in results.values() for m in sides.values()]
+    observed = [m.observer_cpu for m in measured]
     looking = f"{min(observed):.2f} to {max(observed):.2f} s"
     caption = (
         f"asked: requests. CPU: without that of looking at the loop ({looking}), measured at the same time "
-        "in a process in which nothing waits. late: from a job's end to the event."
+        "in a process in which nothing waits, and whose loop stalled for up to "
+        f"{max(m.observer_stall for m in measured):.2f} s. late: from a job's end to the event."
     )
     table = Table(title=title, caption=caption)
     headings = ("jobs", "side", "asked", "CPU", "memory", "stall", "late", "at most")

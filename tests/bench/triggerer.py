@@ -52,6 +52,7 @@ class Measured:
     requests: int
     cpu: float
     observer_cpu: float
+    observer_stall: float
     memory: int
     stall: float
     delay: float
@@ -202,6 +203,7 @@ class Bench:
             requests=requests,
             cpu=max(last["cpu"] - observed["cpu"], 0.0),
             observer_cpu=observed["cpu"],
+            observer_stall=observed["stall"],
             memory=last["memory"],
             stall=last["stall"],
             delay=mean(delays),
