@@ -30,6 +30,7 @@ def wait_for_stored_id(case, task):
 # -- the process dies ----------------------------------------------------------------------------
 
 
+@pytest.mark.crash_matrix("batch", "poke")
 def test_a_retry_after_a_kill_in_mid_poll_reconnects_and_returns_the_job_id(case):
     task = case.start()
     (job,) = case.running()
@@ -43,6 +44,7 @@ def test_a_retry_after_a_kill_in_mid_poll_reconnects_and_returns_the_job_id(case
     assert [job.terminated for job in case.jobs()] == [False]
 
 
+@pytest.mark.crash_matrix("batch", "poke")
 def test_a_kill_between_acceptance_and_storing_the_id_makes_no_second_job(case):
     with case.fault("hold_response", "submitjob", times=1) as answer:
         task = case.start()
@@ -182,6 +184,7 @@ def test_a_retry_that_cannot_ask_the_service_submits_nothing(case):
 # -- the worker goes away ------------------------------------------------------------------------
 
 
+@pytest.mark.crash_matrix("batch", "poke")
 def test_a_retry_after_an_eviction_reconnects(case):
     task = case.start()
     (job,) = case.running()

@@ -54,6 +54,7 @@ def test_a_deferred_task_returns_the_job_id_with_links_as_in_every_way_of_waitin
     assert task.try_number() == 1
 
 
+@pytest.mark.crash_matrix("batch", "defer")
 def test_a_kill_after_submission_and_before_the_deferral_is_recorded_makes_no_second_job(case):
     task = case.start(
         deferrable=True,
@@ -78,6 +79,7 @@ def test_a_kill_after_submission_and_before_the_deferral_is_recorded_makes_no_se
     assert task.return_value() == job.id
 
 
+@pytest.mark.crash_matrix("batch", "defer")
 def test_a_kill_while_the_task_resumes_makes_no_second_job_and_loses_no_result(case):
     task = case.start(
         deferrable=True,
@@ -195,6 +197,7 @@ def test_a_rescheduled_task_frees_its_slot_and_stays_one_try(case):
     assert task.try_number() == 1
 
 
+@pytest.mark.crash_matrix("batch", "reschedule")
 def test_a_kill_during_a_rescheduled_poll_makes_no_second_job(case):
     task = rescheduled(case)
     (job,) = case.running()

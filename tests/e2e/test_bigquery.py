@@ -51,6 +51,7 @@ def only(case):
 # -- the process dies ----------------------------------------------------------------------------
 
 
+@pytest.mark.crash_matrix("bigquery", "poke")
 def test_a_kill_in_mid_poll_reconnects_in_tokyo(tokyo):
     task = tokyo.start()
     job_id = stored_id(tokyo, task)
@@ -64,6 +65,7 @@ def test_a_kill_in_mid_poll_reconnects_in_tokyo(tokyo):
     assert tokyo.rows() == 1
 
 
+@pytest.mark.crash_matrix("bigquery", "poke")
 @pytest.mark.parametrize("given", [{}, {"force_rerun": False}, {"job_id": "nightly"}], ids=str)
 def test_a_kill_between_acceptance_and_storing_the_id_makes_no_second_job(tokyo, given):
     with tokyo.fault("hold_response", "POST", times=1) as answer:
@@ -202,6 +204,23 @@ def test_a_load_job_reconnects(tokyo):
     assert task.return_value() == job_id
 
 
+@pytest.mark.crash_matrix("bigquery", "reschedule")
+def test_a_kill_during_a_rescheduled_poll_makes_no_second_job(tokyo):
+    task = tokyo.start(mode="reschedule")
+    job_id = stored_id(tokyo, task)
+    task.wait("up_for_reschedule")
+    with tokyo.fault("hold_response", "GET", times=1) as poll:
+        poll.wait_held()
+        task.task_process().kill()
+        poll.release()
+    task.wait_try(2, ("running", "up_for_reschedule"))
+    end_well(tokyo, task)
+
+    assert (only(tokyo).id, only(tokyo).submissions, only(tokyo).cancelled) == (job_id, 1, False)
+    assert task.return_value() == job_id
+    assert tokyo.rows() == 1
+
+
 # -- the triggerer -------------------------------------------------------------------------------
 
 
@@ -213,6 +232,21 @@ def test_a_deferred_task_resumes_in_tokyo(tokyo):
     end_well(tokyo, task)
 
     assert (only(tokyo).id, only(tokyo).submissions, only(tokyo).location) == (job_id, 1, TOKYO)
+    assert task.return_value() == job_id
+    assert tokyo.rows() == 1
+
+
+@pytest.mark.crash_matrix("bigquery", "defer")
+@pytest.mark.usefixtures("triggerer")
+def test_a_deferred_task_outlives_its_triggerer_in_tokyo(tokyo, airflow):
+    task = tokyo.start(deferrable=True)
+    task.wait("deferred")
+    job_id = stored_id(tokyo, task)
+    airflow.stop_component("triggerer", kill=True)
+    airflow.start_component("triggerer")
+    end_well(tokyo, task)
+
+    assert (only(tokyo).id, only(tokyo).submissions, only(tokyo).cancelled) == (job_id, 1, False)
     assert task.return_value() == job_id
     assert tokyo.rows() == 1
 

@@ -16,6 +16,7 @@ from harness.processes import wait_until
 #: The task's method that starts it, the path of its submissions, and the key of its run id.
 SUBMIT = ("submit", "runs/submit", "databricks_run_id")
 RUN_NOW = ("run_now", "run-now", "databricks_run_now_id")
+OPERATORS = {"submit": "databricks-submit", "run": "databricks-run-now"}
 BOTH = pytest.mark.parametrize(("start", "path", "key"), [SUBMIT, RUN_NOW], ids=["submit", "run-now"])
 
 
@@ -50,6 +51,7 @@ def only(case):
 # -- the process dies ----------------------------------------------------------------------------
 
 
+@pytest.mark.crash_matrix(OPERATORS, "poke")
 @BOTH
 def test_a_kill_in_mid_poll_reconnects(case, start, path, key):
     task = getattr(case, start)()
@@ -63,6 +65,7 @@ def test_a_kill_in_mid_poll_reconnects(case, start, path, key):
     assert "499500" in case.databricks.output(run_id)["logs"]
 
 
+@pytest.mark.crash_matrix(OPERATORS, "poke")
 @BOTH
 def test_a_kill_between_acceptance_and_storing_the_id_makes_no_second_run(case, start, path, key):
     case.make_job()
@@ -174,14 +177,34 @@ def test_a_failed_run_says_which_task_failed_and_why(case):
     assert first.token != second.token
 
 
+@pytest.mark.crash_matrix(OPERATORS, "reschedule")
+@BOTH
+def test_a_kill_during_a_rescheduled_poll_makes_no_second_run(case, start, path, key):
+    task = getattr(case, start)(mode="reschedule")
+    run_id = stored_id(case, task, key)
+    task.wait("up_for_reschedule")
+    with case.fault("hold_response", f"runs/get[?]run_id={run_id}$", times=1) as poll:
+        poll.wait_held()
+        task.task_process().kill()
+        poll.release()
+    task.wait_try(2, ("running", "up_for_reschedule"))
+    end_well(case, task)
+
+    run = only(case)
+    assert (run.run_id, run.submissions, run.cancelled) == (run_id, 1, False)
+    assert task.return_value() == run_id
+
+
 # -- the triggerer -------------------------------------------------------------------------------
 
 
+@pytest.mark.crash_matrix(OPERATORS, "defer")
 @pytest.mark.usefixtures("triggerer")
-def test_a_deferred_task_outlives_its_triggerer(case, airflow):
-    task = case.run_now(deferrable=True)
+@BOTH
+def test_a_deferred_task_outlives_its_triggerer(case, airflow, start, path, key):
+    task = getattr(case, start)(deferrable=True)
     task.wait("deferred")
-    run_id = stored_id(case, task, "databricks_run_now_id")
+    run_id = stored_id(case, task, key)
     airflow.stop_component("triggerer", kill=True)
     airflow.start_component("triggerer")
     end_well(case, task)
