@@ -122,7 +122,6 @@ def imports_table(measured: Mapping[str, tuple[float, float]]) -> Table:
 class Report:
     """What was measured so far."""
 
-    tables: list[Table] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
 
@@ -132,7 +131,7 @@ def report_imports(report: Report, folder: Path, progress: Progress) -> None:
     tell = teller(progress, "imports")
     times = imports.measure(folder, tell)
     tell("done", 1.0)
-    report.tables.append(imports_table(times))
+    progress.console.print(imports_table(times))
     report.result["import"] = {name: round(ours / theirs, 3) for name, (ours, theirs) in times.items()}
     report.missed += imports.missed(times)
 
@@ -142,7 +141,7 @@ def report_task(report: Report, folder: Path, progress: Progress) -> None:
     tell = teller(progress, "task")
     variants = overhead.measure(folder, tell)
     tell("done", 1.0)
-    report.tables.append(overhead_table(variants))
+    progress.console.print(overhead_table(variants))
     durable = variants["durable"]
     report.result.update(store_calls=durable.store_calls, overhead_ms=round(durable.added_ms, 1))
 
@@ -153,7 +152,7 @@ def report_triggerer(
     """Measure a triggerer, and draw the chart if it was measured as the chart says."""
     results = measure_triggerer(folder, counts, seconds, progress)
     ratios = {count: triggerer.compare(sides["ours"], sides["theirs"]) for count, sides in results.items()}
-    report.tables += [start_table(results), triggerer_table(results, seconds)]
+    progress.console.print(start_table(results), triggerer_table(results, seconds))
     report.result["triggerer"] = {str(count): ratio for count, ratio in ratios.items()}
     if TARGET_COUNT in ratios:
         report.missed += triggerer.missed(ratios[TARGET_COUNT])
@@ -184,16 +183,14 @@ def main() -> int:
         TextColumn("{task.fields[text]}"),
     )
     with Progress(*columns, console=console) as progress:
-        # The shortest first: what does not work at all is known soon.
-        if options.only in (None, "imports"):
-            report_imports(report, folder / "bytecode", progress)
-        if options.only in (None, "task"):
-            report_task(report, folder / "airflow", progress)
+        # Each shows its table when it is done: should a later one fail, nothing is lost.
         if options.only in (None, "triggerer"):
             report_triggerer(report, folder / "batch", progress, options.jobs, options.seconds)
+        if options.only in (None, "task"):
+            report_task(report, folder / "airflow", progress)
+        if options.only in (None, "imports"):
+            report_imports(report, folder / "bytecode", progress)
     shutil.rmtree(folder, ignore_errors=True)
-    for table in report.tables:
-        console.print(table)
     for sentence in report.missed:
         console.print(f"MISSED {sentence}", style="red", soft_wrap=True, highlight=False)
     sys.stdout.write(f"RESULT {json.dumps(report.result)}\n")
