@@ -139,6 +139,9 @@ class Row:
             verdict.lost_results = int(not good or (expect.all_jobs and len(jobs) < most))
         if stuck:
             verdict.lost_results = 1
+        stored = [value for key, value in self.wire.values if key == self.service.key]
+        if not self.service.can_recover and any(job.id not in stored for job in jobs):
+            verdict.known_limitation = "a lost submission cannot be looked up"
         if not verdict.is_kept:
             processes = " | ".join(f"{p.kind}: {', '.join(p.calls)}" for p in self.wire.processes)
             verdict.story = f"{state}, returned {returned!r}, {jobs}; {stuck} {processes}"

@@ -46,11 +46,18 @@ _JOBS_API = (
 )
 _BIGQUERY = "`tests/unit/bigquery/jobs_api.py` behind HTTP: crucible needs a second or more for each job"
 
+_SUBMIT = "`spark-submit` without a JVM, which sends what the real one sends to"
+
 KINDS: dict[str, Kind] = {
     "batch": Kind("batch", "AWS Batch", _MOTO),
     "databricks-submit": Kind("databricks", "Databricks SubmitRun", _JOBS_API),
     "databricks-run-now": Kind("databricks", "Databricks RunNow", _JOBS_API),
     "bigquery": Kind("bigquery", "BigQuery", _BIGQUERY),
+    "spark-standalone": Kind("spark", "Spark standalone", f"{_SUBMIT} a master's books in memory", ("poke",)),
+    "spark-yarn": Kind("spark", "Spark YARN", f"{_SUBMIT} `tests/harness/yarn_standin.py`", ("poke",)),
+    "spark-kubernetes": Kind(
+        "spark", "Spark Kubernetes", f"{_SUBMIT} `tests/harness/kubernetes_standin.py`", ("poke",)
+    ),
 }
 
 Key = tuple[str, Way, Side]

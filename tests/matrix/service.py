@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matrix.kinds import Side, Way
+    from matrix.wire import Wire
 
 #: So often a job is seen running before it ends.
 LOOKS = 3
@@ -36,6 +37,8 @@ class Service(ABC):
     :param folder: where it may keep things
     """
 
+    #: Whether the service can tell which submission a job came from.
+    can_recover = True
     #: The operator's key in the task state store, ours and upstream's.
     key: str
 
@@ -50,6 +53,9 @@ class Service(ABC):
     @abstractmethod
     def start(self) -> None:
         """Start it, and point Airflow's connections at it."""
+
+    def attach(self, wire: Wire) -> None:  # noqa: B027 - most have nothing to add
+        """Take hold of other ways out of the process than HTTP."""
 
     @abstractmethod
     def stop(self) -> None:

@@ -155,6 +155,8 @@ class Wire:
         self.script: dict[tuple[int, int], Action] = {}
         #: Why the cell cannot come to an end.
         self.stuck = ""
+        #: All that was ever stored.
+        self.values: list[tuple[str, Any]] = []
         #: Keys that are in the task state store.
         self.stored: set[str] = set()
         #: Called once a process is dead.
@@ -168,7 +170,8 @@ class Wire:
 
     def begin(self, script: dict[tuple[int, int], Action]) -> None:
         """Forget the cell before."""
-        self.processes, self.process, self.script, self.stored, self.stuck = [], None, script, set(), ""
+        self.processes, self.process, self.script = [], None, script
+        self.values, self.stored, self.stuck = [], set(), ""
 
     def start_process(self, kind: str, *, resumes: bool = False) -> Process:
         """A process begins."""
@@ -271,6 +274,7 @@ class Wire:
         kind = type(msg).__name__
         if kind == "SetTaskStateStore":
             self.stored.add(msg.key)
+            self.values.append((msg.key, msg.value))
         elif kind == "DeleteTaskStateStore":
             self.stored.discard(msg.key)
 

@@ -62,6 +62,7 @@ def run_row(home: Path, options: argparse.Namespace, out: Any) -> None:
     try:
         airflow = Airflow(wire, clock)
         wire.install()
+        service.attach(wire)
         from matrix.cases import all_cases, observe
         from matrix.cell import Row
 
