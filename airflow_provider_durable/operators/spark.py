@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from requests.auth import AuthBase
 
     from airflow_provider_durable.resumable.compat import Context
-    from airflow_provider_durable.services.spark import SparkCluster
+    from airflow_provider_durable.services.spark_cluster import SparkCluster
     from airflow_provider_durable.services.spark_connection import SparkConnection
 
 T = TypeVar("T")

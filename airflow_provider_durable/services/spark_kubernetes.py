@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_durable.resumable import ServiceThrottledError
-from airflow_provider_durable.services.spark import KUBERNETES_MISSING, NOT_FOUND, SparkCluster
+from airflow_provider_durable.services.spark import KUBERNETES_MISSING, NOT_FOUND
+from airflow_provider_durable.services.spark_cluster import SparkCluster
 
 if TYPE_CHECKING:
     from airflow_provider_durable.services.spark_connection import SparkConnection

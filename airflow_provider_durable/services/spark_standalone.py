@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from airflow_provider_durable.resumable import RecoveryUnavailableError
-from airflow_provider_durable.services.spark import NOT_FOUND, SparkCluster
+from airflow_provider_durable.services.spark import NOT_FOUND
+from airflow_provider_durable.services.spark_cluster import SparkCluster
 
 if TYPE_CHECKING:
     from airflow_provider_durable.services.spark_connection import SparkConnection

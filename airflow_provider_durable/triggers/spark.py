@@ -25,6 +25,8 @@ with requires_extra("spark"):
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from airflow_provider_durable.services.spark_cluster import SparkCluster
+
 
 class SparkJobs(JobService):
     """
@@ -43,7 +45,7 @@ class SparkJobs(JobService):
         self._conn_id = conn_id
         self._manager = manager
         self._kerberos = kerberos
-        self._opened: spark.SparkCluster | None = None
+        self._opened: SparkCluster | None = None
         self._lock = threading.Lock()
 
     @property
@@ -51,7 +53,7 @@ class SparkJobs(JobService):
         """Connection, and what is behind it."""
         return type(self), self._conn_id, self._manager, self._kerberos
 
-    def cluster(self) -> spark.SparkCluster:
+    def cluster(self) -> SparkCluster:
         """
         Return the cluster, opened from the connection when it is first needed.
 

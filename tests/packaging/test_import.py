@@ -54,6 +54,7 @@ def test_parsing_a_dag_imports_nothing_that_only_a_running_task_needs(operators:
         "resumable.run",
         "resumable.settings",
         "resumable.submission",
+        "services.spark_cluster",
         "services.spark_connection",
         "services.spark_submit",
         "triggers",
