@@ -173,6 +173,25 @@ def cancel(job: Job) -> dict[str, Any]:
     return {"kind": "bigquery#jobCancelResponse", "job": job.resource()}
 
 
+def wait_done(job: Job, seconds: float) -> None:
+    """Wait for a job's end, not for long: a thread is held meanwhile."""
+    until = time.monotonic() + seconds
+    while not job.done and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+async def results(request: Request) -> JSONResponse:
+    """Wait a little for a query, as Apache's operator has the client do; the rows are nobody's concern."""
+    if (job := at_place(request)) is None:
+        return refusal(404, "notFound", f"Not found: Job {request.path_params['job']}")
+    await run_in_threadpool(wait_done, job, min(float(request.query_params.get("timeoutMs", 0)) / 1000, 1.0))
+    if job.error:
+        return refusal(400, job.error["reason"], job.error["message"])
+    answer = {"kind": "bigquery#getQueryResultsResponse", "jobComplete": job.done}
+    empty = {"schema": {"fields": []}, "totalRows": "0"} if job.done else {}
+    return JSONResponse({**answer, **empty, "jobReference": job.resource()["jobReference"]})
+
+
 async def listing(request: Request) -> JSONResponse:
     """All jobs of a project, the latest first, from all locations."""
     since = int(request.query_params.get("minCreationTime", 0))
@@ -211,6 +230,7 @@ if __name__ == "__main__":
             Route(JOBS, listing),
             Route(f"{JOBS}/{{job}}", for_job(Job.resource)),
             Route(f"{JOBS}/{{job}}/cancel", for_job(cancel), methods=["POST"]),
+            Route("/bigquery/v2/projects/{project}/queries/{job}", results),
             Route("/standin/jobs", told),
             Route("/standin/jobs/{job}/finish", finish, methods=["POST"]),
             Mount("/crucible", crucible),

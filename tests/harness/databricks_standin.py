@@ -8,10 +8,12 @@ for as long as the run's name asks for, knows the tokens of run-now, and cancels
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 import uvicorn
 from fastapi import FastAPI, Request  # noqa: TC002 - FastAPI reads the annotations
@@ -48,6 +50,14 @@ NOW_TOKENS: dict[str, int] = {}
 minilake = create_app()
 front = FastAPI(lifespan=lambda _: lifespan(minilake))
 install_exception_handlers(front)
+
+
+@front.middleware("http")
+async def parameters_in_the_body(request: Request, call_next: Any) -> Any:
+    """Databricks takes a GET's parameters from its body, too: Apache's asynchronous hook sends them there."""
+    if request.method == "GET" and (sent := await request.body()):
+        request.scope["query_string"] = urlencode(json.loads(sent)).encode()
+    return await call_next(request)
 
 
 def _known(run_id: int, name: str, token: str) -> dict[str, int]:
