@@ -60,10 +60,35 @@ class KubernetesCluster(SparkCluster):
         return {self.wait_property: "false", _LABEL_PROPERTY: token}
 
     def find(self, token: str) -> str | None:
-        """Ask for the pod with the token's label."""
+        """
+        Ask for the pod with the token's label, and delete one that can never start.
+
+        ``spark-submit`` creates the pod first, and then the config map that the pod mounts. Where it has
+        ended in between, the pod would wait for it without end.
+        """
         for pod in self._pods(self._namespace, f"{LABEL}={token}"):
-            return f"{pod.metadata.namespace}:{pod.metadata.name}"
+            external_id = f"{pod.metadata.namespace}:{pod.metadata.name}"
+            if self._can_start(pod):
+                return external_id
+            self.cancel(external_id)
         return None
+
+    def _can_start(self, pod: Any) -> bool:
+        """Return whether the config maps of a pod that has not started are there, if we may look."""
+        if (pod.status.phase or "Pending") != "Pending":
+            return True
+        names = [volume.config_map.name for volume in pod.spec.volumes or () if volume.config_map]
+        return all(self._has_config_map(name, pod.metadata.namespace) for name in names)
+
+    def _has_config_map(self, name: str, namespace: str) -> bool:
+        from kubernetes.client import ApiException
+
+        try:
+            return _ask_about(self._api.read_namespaced_config_map, name, namespace) is not None
+        except ApiException as error:
+            if error.status != 403:
+                raise
+            return True
 
     def _status(self, external_id: str) -> str:
         """
@@ -137,7 +162,7 @@ def _ask(request: Callable[..., Any], *arguments: str, **options: Any) -> Any:
 
 
 def _ask_about(request: Callable[..., Any], *arguments: str) -> Any:
-    """Send a request about one pod; return None if it has gone."""
+    """Send a request about one object; return None if it is not there (any more)."""
     from kubernetes.client import ApiException
 
     try:

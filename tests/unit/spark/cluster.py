@@ -61,6 +61,9 @@ class Cluster:
     states: dict[str, str] = field(default_factory=dict)
     cancelled: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    #: Driver pods whose config map never came; and the HTTP status for those who ask for it.
+    unmounted: set[str] = field(default_factory=set)
+    without_config_map: int = 404
     #: What each job is, until ``states`` says otherwise.
     default: str = "ended"
 
@@ -169,6 +172,12 @@ class Cluster:
         ended = SimpleNamespace(exit_code=1, reason="Error", message=None)
         return SimpleNamespace(
             metadata=SimpleNamespace(namespace="jobs", name=self.id_of(number).partition(":")[2]),
+            spec=SimpleNamespace(
+                volumes=[
+                    SimpleNamespace(config_map=None),
+                    SimpleNamespace(config_map=SimpleNamespace(name=f"map of {self.id_of(number)}")),
+                ]
+            ),
             status=SimpleNamespace(
                 phase=phase,
                 reason=None,
@@ -195,6 +204,13 @@ class Cluster:
         if self.state(f"{namespace}:{name}") is None:
             raise ApiException(status=404)
         return self._pod(int(re.findall(r"-(\d+)-driver", name)[0]))
+
+    def read_namespaced_config_map(self, name: str, namespace: str, **_: Any) -> Any:
+        from kubernetes.client import ApiException
+
+        if name.removeprefix("map of ") in self.unmounted:
+            raise ApiException(status=self.without_config_map)
+        return SimpleNamespace()
 
     def delete_namespaced_pod(self, name: str, namespace: str, **_: Any) -> None:
         self.cancelled.append(f"{namespace}:{name}")

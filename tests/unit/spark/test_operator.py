@@ -117,6 +117,21 @@ def test_a_spark_submit_that_fails_after_it_submitted_makes_no_second_job(
     assert len(telling_cluster.jobs) == 1
 
 
+@needs_store
+@pytest.mark.parametrize(("status", "pods"), [(404, 2), (403, 1)])
+def test_a_pod_whose_config_map_never_came_is_replaced_where_we_may_look(
+    kubernetes: Cluster, store: Store, status: int, pods: int
+) -> None:
+    kubernetes.plan("import atexit, os; atexit.register(os._exit, 1)")
+    first = kubernetes.id_of(1)
+    kubernetes.unmounted, kubernetes.without_config_map = {first}, status
+    kubernetes.states[first] = "Pending"
+    task(wait_for_termination=False).execute(context(store))
+    assert kubernetes.cancelled == [first] * (pods - 1)
+    assert store.values[KEY] == kubernetes.id_of(pods)
+    assert len(kubernetes.jobs) == pods
+
+
 def test_a_spark_submit_that_fails_is_shown_with_its_last_words(cluster: Cluster) -> None:
     cluster.plan("sys.exit('Error: Failed to load class org.example.Missing')")
     with pytest.raises(Exception, match=r"exit code 1.*\n.*org\.example\.Missing"):
