@@ -173,13 +173,14 @@ def all_cases(row: Row, points: list[Point]) -> Iterator[Case]:
 
 
 def crashes(row: Row, points: list[Point]) -> Iterator[Case]:
-    """A crash before and after every call, with each fate of a job that runs then."""
+    """A crash before and after every call; at the turning points, too, with each fate of a job that runs."""
+    turning = turning_points(points)
     for point in points:
         for action, group, runs in (
             (CrashBefore(), point.before, point.runs_before),
             (CrashAfter(), point.after, point.runs_after),
         ):
-            for fate in FATES if runs else FATES[:1]:
+            for fate in FATES if runs and point in turning else FATES[:1]:
                 words = f", and the job ends in {fate} meanwhile" if fate else ""
                 yield Case(
                     group,
@@ -216,7 +217,7 @@ def stop_reasons(row: Row, points: list[Point]) -> Iterator[Case]:
     reasons = [*stops.REASONS]
     if row.side == "ours":
         reasons += stops.CANCEL_ON_KILL_OFF
-        if row.way != "reschedule":
+        if row.way != "reschedule" and row.service.can_be_not_durable:
             reasons.append(stops.DURABLE_OFF)
     for reason in reasons:
         for point in turning_points(points):

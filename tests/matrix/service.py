@@ -39,6 +39,8 @@ class Service(ABC):
 
     #: Whether the service can tell which submission a job came from.
     can_recover = True
+    #: Whether ``durable=False`` can be run here.
+    can_be_not_durable = True
     #: The operator's key in the task state store, ours and upstream's.
     key: str
 

@@ -32,6 +32,8 @@ class Spark(Service):
     """One cluster, and ``SparkSubmitOperator`` on it."""
 
     key = "spark_job_id"
+    #: ``spark-submit`` then waits beside the job.
+    can_be_not_durable = False
     #: What Apache's operator needs so that a retry can find its job.
     upstream: dict[str, Any] = {}  # noqa: RUF012
 

@@ -13,11 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Self
-
 from matrix.wire import Transport
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from matrix.wire import Wire
 
 PROGRAMS = ("spark-submit", "curl")
