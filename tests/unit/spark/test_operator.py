@@ -32,6 +32,9 @@ KEY = "spark_job_id"
 
 def task(**parameters: Any) -> SparkSubmitOperator:
     given = {"application": "app.jar", "status_poll_interval": 0.001, **parameters}
+    if not HAS_TASK_STATE_STORE:
+        # Nothing is durable there, and spark-submit stays beside the job unless this is asked for.
+        given.setdefault("yarn_track_via_rm_api", True)
     return SparkSubmitOperator(task_id="job", **given)
 
 
@@ -372,7 +375,7 @@ def test_yarn_without_a_resourcemanager_says_what_to_set(
         '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}',
     )
     with pytest.raises(ValueError, match=r"Set yarn_resourcemanager_webapp_address .* durable=False"):
-        task(durable=True, mode="reschedule").execute(context(Store()))
+        task(durable=True).execute(context(Store()))
     assert yarn.jobs == []
 
 
@@ -391,7 +394,7 @@ def test_a_driver_beside_the_worker_runs_as_with_apaches_operator(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", f'{{"conn_type": "spark", "host": "{host}"}}')
     store, lines = Store(), []
-    operator = task(deferrable=False)
+    operator = task(deferrable=False, yarn_track_via_rm_api=False)
     monkeypatch.setattr(
         "airflow_provider_durable.operators.spark.log_event",
         lambda _log, _level, event, **_: lines.append(event),
@@ -405,7 +408,7 @@ def test_a_driver_beside_the_worker_runs_as_with_apaches_operator(
 
 
 def test_not_durable_on_yarn_keeps_spark_submit_beside_the_job_as_apaches_operator(yarn: Cluster) -> None:
-    task(durable=False).execute(context(Store()))
+    task(durable=False, yarn_track_via_rm_api=False).execute(context(Store()))
     assert "spark.yarn.submit.waitAppCompletion" not in yarn.properties()
 
 
