@@ -51,7 +51,8 @@ class Tally:
         """``40`` of as many cells, or what was broken in how many of them."""
         words = [f"{SHORT[name]} {number}" for name, number in self.broken.items() if number]
         text = f"{self.cells} ✓" if not words else f"**{self.bad_cells} of {self.cells}**: {', '.join(words)}"
-        return text + (f" ({self.limits} known limits)" if self.limits else "")
+        limits = f" ({self.limits} known limit{'s' if self.limits > 1 else ''})" if self.limits else ""
+        return text + limits
 
 
 @dataclass
