@@ -44,6 +44,20 @@ def test_a_job_goes_through_its_states_by_the_clock(service):
     assert job["createdAt"] < job["startedAt"] < job["stoppedAt"]
 
 
+def test_the_clock_is_that_of_whoever_asks_and_says_so(service):
+    job_id = submit(service, "later", parameters={"standin_start_seconds": 600, "standin_seconds": 600})
+    client, ahead = service.client(), {}
+
+    def tell(request, **_):
+        request.headers["X-Standin-Now"] = str(time.time() + ahead["seconds"])
+
+    client.meta.events.register("before-sign.batch", tell)
+    seen = []
+    for ahead["seconds"] in (0, 700, 1300, 0):
+        seen.append(client.describe_jobs(jobs=[job_id])["jobs"][0]["status"])
+    assert seen == ["SUBMITTED", "RUNNING", "SUCCEEDED", "SUBMITTED"]
+
+
 def test_a_job_fails_as_its_parameters_say(service):
     parameters = {"standin_seconds": 0, "standin_start_seconds": 0, "standin_exit_code": 3, "mark": "x y"}
     job = describe(service, submit(service, "fails", parameters=parameters))
