@@ -21,6 +21,7 @@ from airflow_provider_durable.resumable.parameters import (
     mode_gives_way,
     parameters_behind,
 )
+from airflow_provider_durable.resumable.signature import OperatorSignature
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -52,6 +53,8 @@ class JobHooks:
         is_job_active: Callable[[str], bool]
         is_job_succeeded: Callable[[str], bool]
         get_job_result: Callable[[JsonValue, Context], Any]
+
+    __signature__ = OperatorSignature()
 
     #: Key of the external id in the task state store. Renaming it orphans jobs in flight.
     external_id_key: str = "remote_job_id"

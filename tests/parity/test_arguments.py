@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -12,9 +13,10 @@ import pytest
 
 from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE
 from airflow_provider_durable.resumable.compat import AirflowException
+from airflow_provider_durable.resumable.parameters import NOT_GIVEN
 from parity.dags import in_a_dag, new_dag
 from parity.observed import differing, state_of
-from parity.pairs import PAIRS, own_parameters_of
+from parity.pairs import PAIRS, own_parameters_of, parameters_of
 
 if TYPE_CHECKING:
     from parity.pairs import Pair
@@ -84,6 +86,19 @@ def test_every_argument_of_ours_acts_and_changes_nothing_else(pair: Pair) -> Non
         if name in OF_THE_MIXIN:
             assert getattr(task, name) == value, name
             assert changed or name in KNOWN, name
+
+
+@each_pair
+def test_the_signature_names_every_argument_with_its_default(pair: Pair) -> None:
+    shown = dict(inspect.signature(pair.ours).parameters)
+    assert shown.pop("kwargs").kind is inspect.Parameter.VAR_KEYWORD
+    apaches = parameters_of(pair.apache)
+    assert own_parameters_of(pair.ours).keys() <= shown.keys() <= parameters_of(pair.ours).keys()
+    for name, parameter in shown.items():
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        default = apaches[name].default if name in apaches else parameter.default
+        assert parameter.default == default
+        assert parameter.default is not NOT_GIVEN
 
 
 @each_pair
