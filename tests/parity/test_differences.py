@@ -13,6 +13,7 @@ import pytest
 
 import airflow_provider_durable.operators
 from airflow_provider_durable.resumable import ResumableJobMixin
+from harness.moving import MODULES
 from parity.differences import DIFFERENCES, PAGE, meant, rows
 from parity.observed import KINDS
 from parity.pairs import PAIRS
@@ -46,6 +47,14 @@ def test_every_operator_is_compared() -> None:
         if issubclass(value, ResumableJobMixin) and value.__module__ == module.name and name[0] != "_"
     }
     assert ours == {(pair.module, pair.name) for pair in PAIRS}
+
+
+def test_the_page_about_moving_over_names_every_import_line() -> None:
+    page = (PAGE.parent / "moving-over.md").read_text()
+    named = set(re.findall(r"^\| `(airflow\.providers[\w.]+)` \| `([\w.]+)` \|$", page, re.MULTILINE))
+    assert (
+        named == {(pair.apache_module, pair.module) for pair in PAIRS} == {(b, a) for a, b in MODULES.items()}
+    )
 
 
 def test_every_row_is_about_something_and_says_why() -> None:
