@@ -35,8 +35,10 @@ _DRIVER_ID = re.compile(r"\bdriver-\d{14}-\d+\b")
 _REFUSAL = "Can only accept driver submissions in ALIVE state"
 #: Seconds after a refusal for another master to accept.
 _ACCEPT_SECONDS = 60.0
-#: Lines of output that an error message ends with.
+#: Lines of output that an error message ends with, without the frames of Java's stack traces: the exceptions
+#: and their causes stand between hundreds of those.
 _TAIL = 30
+_FRAME = "\tat "
 #: Seconds after which a reader looks whether the task was told to stop.
 _LOOK_SECONDS = 0.5
 
@@ -110,7 +112,8 @@ def run(
             if _REFUSAL in line:
                 give_up = min(give_up, time.monotonic() + _ACCEPT_SECONDS)
             log(line)
-            tail.append(line)
+            if not line.startswith(_FRAME):
+                tail.append(line)
             if driver_id is None and (found := _DRIVER_ID.search(line)):
                 driver_id = found.group()
         stop, refusal = stopped(), refused()

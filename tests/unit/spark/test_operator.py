@@ -142,6 +142,16 @@ def test_a_spark_submit_that_fails_is_shown_with_its_last_words(cluster: Cluster
     assert cluster.jobs == []
 
 
+def test_the_cause_is_shown_that_stands_above_a_long_stack_trace(cluster: Cluster) -> None:
+    cluster.plan("""
+    print('Exception in thread "main" java.io.IOException: no such queue')
+    print("\\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\\n" * 100)
+    sys.exit(1)
+    """)
+    with pytest.raises(Exception, match=r"exit code 1[^\t]*no such queue[^\t]*$"):
+        task().execute(context(Store()))
+
+
 @needs_store
 def test_a_lost_submission_to_a_standalone_master_is_submitted_again(
     standalone: Cluster, store: Store, monkeypatch: pytest.MonkeyPatch
