@@ -41,6 +41,8 @@ _TAIL = 30
 _FRAME = "\tat "
 #: Seconds after which a reader looks whether the task was told to stop.
 _LOOK_SECONDS = 0.5
+#: Seconds for reading what a process has written that was killed; others may hold its output open.
+_LAST_WORDS_SECONDS = 2.0
 
 #: PR_SET_PDEATHSIG, 1: the kernel ends the child with the thread that started it. Asked for in the child
 #: itself, before it becomes spark-submit; the parent may have died by then.
@@ -117,8 +119,6 @@ def run(
             if driver_id is None and (found := _DRIVER_ID.search(line)):
                 driver_id = found.group()
         stop, refusal = stopped(), refused()
-        if stop or refusal:
-            process.kill()
         process.wait()
     finally:
         process.kill()  # does nothing to one that has ended
@@ -153,10 +153,15 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
 
 
 def _lines(process: subprocess.Popen[str], stopped: Callable[[], bool]) -> Iterator[str]:
-    """Yield the output, line by line, until it ends or there is no more need for it."""
+    """Yield the output, line by line; end the process once there is no more need for it."""
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(process.stdout, lines), name="spark-submit", daemon=True).start()
-    while not stopped():
+    end = math.inf
+    while time.monotonic() < end:
+        if end == math.inf and stopped():
+            process.kill()
+            # It may have had its answer, and said so.
+            end = time.monotonic() + _LAST_WORDS_SECONDS
         try:
             line = lines.get(timeout=_LOOK_SECONDS)
         except queue.Empty:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matrix.service import Service
 
 #: So many calls of one process, or so much time, and it is going round in circles.
-MOST_CALLS = 400
+MOST_CALLS = 3000
 LONGEST_LIFE = 48 * 3600.0
 
 
