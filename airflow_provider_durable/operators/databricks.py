@@ -320,6 +320,13 @@ class DatabricksRunNowOperator(_DatabricksRun, ApacheRunNowOperator):  # type: i
             return _REPAIRING
         return status
 
+    def make_trigger(self, external_id: JsonValue, context: Context) -> Any:
+        """Return a trigger that waits for the end of the run, and knows whether it may be repaired yet."""
+        trigger = super().make_trigger(external_id, context)
+        repaired = self._repaired or bool(self.submission_details.get("repaired"))
+        trigger.repair_run = bool(self.repair_run) and not repaired
+        return trigger
+
     def _repair(self, context: Context) -> bool:
         """Have the failed tasks of the run run again, once; return whether they do."""
         run, hook, message = self._run, self._hook, databricks.state_message(self._run)

@@ -107,6 +107,7 @@ class DatabricksRunTrigger(JobTrigger):
     :param run_id: the run's id
     :param databricks_conn_id: the Airflow connection
     :param run_page_url: the link to the run, handed through to the event
+    :param repair_run: whether Apache's operator, should the Dag go back to it, is to repair a failed run
     :param poll_interval: seconds, or a timedelta, between two requests
     :param deadline: when to stop waiting, aware, or as ``isoformat()``; None waits without end
     :param cancel_on_kill: whether a person's kill cancels the run
@@ -119,6 +120,7 @@ class DatabricksRunTrigger(JobTrigger):
         run_id: int,
         databricks_conn_id: str = "databricks_default",
         run_page_url: str | None = None,
+        repair_run: bool = False,
         poll_interval: float | timedelta = 30,
         deadline: datetime | str | None = None,
         cancel_on_kill: bool = True,
@@ -133,6 +135,7 @@ class DatabricksRunTrigger(JobTrigger):
         )
         self.databricks_conn_id = databricks_conn_id
         self.run_page_url = run_page_url
+        self.repair_run = repair_run
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON."""
@@ -141,11 +144,12 @@ class DatabricksRunTrigger(JobTrigger):
             "run_id": parameters.pop("external_id"),
             "databricks_conn_id": self.databricks_conn_id,
             "run_page_url": self.run_page_url,
+            "repair_run": self.repair_run,
             **parameters,
         }
 
     def event(self, status: str, message: str) -> dict[str, Any]:
-        """Return the event; Apache's operator, should the Dag go back to it, reads the last four."""
+        """Return the event; Apache's operator, should the Dag go back to it, reads the last five."""
         result = "SUCCESS" if status == "success" else "FAILED"
         state = {"life_cycle_state": "TERMINATED", "result_state": result, "state_message": message}
         return {
@@ -153,6 +157,7 @@ class DatabricksRunTrigger(JobTrigger):
             "run_id": self.external_id,
             "run_page_url": self.run_page_url,
             "run_state": json.dumps(state),
+            "repair_run": self.repair_run and status == "failed",
             "errors": [],
         }
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.providers.databricks.operators.databricks import (
+    DatabricksRunNowOperator as ApacheRunNowOperator,
+)
 
 from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE, JobFailedError
-from airflow_provider_durable.resumable.compat import AirflowRescheduleException
+from airflow_provider_durable.resumable.compat import AirflowException, AirflowRescheduleException
 from unit.databricks.jobs_api import (
     CRASH,
     FAILED,
@@ -215,6 +219,35 @@ def test_a_deferred_run_is_repaired_and_waited_for_again(fails_once: JobsApi, st
         deferring(repair_run=True).execute_complete(context(store), event, **kwargs)
     fails_once.runs[run_id].update(SUCCEEDED)
     assert deferring(repair_run=True).execute_complete(context(store), event, **kwargs) == run_id
+    assert len(fails_once.sent("runs/repair")) == len(fails_once.runs) == 1
+
+
+@pytest.mark.parametrize("is_second", [False, True])
+def test_apaches_operator_repairs_a_run_that_ours_had_deferred_if_ours_has_not(
+    fails_once: JobsApi, store: Store, is_second: bool
+) -> None:
+    triggers: list[Any] = []
+
+    def defer(trigger: Any, **_: Any) -> None:
+        triggers.append(trigger)
+        raise Deferred
+
+    task = deferring(repair_run=True)
+    task.defer = defer
+    with pytest.raises(Deferred):
+        task.execute(context(store))
+    (run_id,) = fails_once.runs
+    fails_once.runs[run_id].update(FAILED)
+    if is_second:
+        with pytest.raises(Deferred):
+            task.execute_complete(context(store), triggers[-1].event("failed", "Oh no."))
+        fails_once.runs[run_id].update(FAILED)
+    load = ApacheRunNowOperator(task_id="load", job_id=7, repair_run=True, deferrable=True)
+    load.defer = defer
+    event = triggers[-1].event("failed", "Oh no.")
+    # Whether it defers then, or sees the end at once, is Apache's affair.
+    with pytest.raises(AirflowException) if is_second else suppress(Deferred):
+        load.execute_complete(context(), event)
     assert len(fails_once.sent("runs/repair")) == len(fails_once.runs) == 1
 
 
