@@ -239,12 +239,13 @@ def test_a_driver_whose_id_was_lost_is_the_authors_decision(case, on_lost_submis
     with case.fault("hold_response", "submit", times=1) as answer:
         task = case.start(on_lost_submission=on_lost_submission, retries=1)
         answer.wait_held()
-        lost = case.running()[0].id
+        # At once: spark-submit waits for the answer for some 10 s only.
         task.task_process(1).kill()
+        lost = case.submitted()[0].id
     if on_lost_submission == "resubmit":
         task.wait_try(2)
-        case.submitted(2)
-        end_well(case, task)
+        case.finish(case.running(2)[-1].id)
+        task.wait("success")
     else:
         task.wait("failed")
         assert "clear" in task.log(2).lower()

@@ -183,11 +183,22 @@ class SparkService:
         self._save()
 
     def restart_master(self, name: str = "master") -> None:
-        """``kill -9`` and start again on the same ports; what it then knows depends on ``recovery``."""
+        """``kill -9`` and start again on the same ports; what it then knows depends on ``recovery``.
+
+        A worker that comes back by itself while the master recovers is told to kill the drivers that this has
+        yet to hear of: Spark's own race, which made tests fail. So its first attempt is waited for here, and
+        the second comes half a minute later (``start_worker``).
+        """
+        attempts = self._worker_attempts()
         self.stop_master(name)
+        if self.recovery != "NONE":
+            wait_until(lambda: self._worker_attempts() > attempts, "the worker has tried to come back", 60)
         self.start_master(name)
 
-    def start_worker(self, timeout: float = 60.0) -> None:
+    def _worker_attempts(self) -> int:
+        return self.processes["worker"].log_text().count("Retrying connection to master")
+
+    def start_worker(self, timeout: float = 120.0) -> None:
         """Start the worker and wait until the master that is alive has it."""
         file = self.folder / "worker.properties"
         file.write_text(
@@ -211,9 +222,10 @@ class SparkService:
     def _start_zookeeper(self) -> None:
         data = self.folder / "zookeeper"
         data.mkdir(exist_ok=True)
-        # A master that is gone is noticed after 20 ticks, in milliseconds, at the latest.
+        # A master that is gone is noticed after 20 ticks of so many milliseconds: after the worker's first
+        # attempt to find it, and before the second (see restart_master).
         command = self.installation.java(
-            "org.apache.zookeeper.server.ZooKeeperServerMain", str(self.zookeeper_port), str(data), "300"
+            "org.apache.zookeeper.server.ZooKeeperServerMain", str(self.zookeeper_port), str(data), "1000"
         )
         command.insert(1, "-Dzookeeper.admin.enableServer=false")
         command.insert(1, f"-Dzookeeper.clientPortAddress={LOOPBACK}")
