@@ -10,7 +10,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from airflow_provider_durable.triggers.service import JobService
+
+    class WaitOptions(TypedDict, total=False):
+        """How to wait: what a trigger hands through to ``JobTrigger``."""
+
+        poll_interval: float | timedelta
+        deadline: datetime | str | None
+        cancel_on_kill: bool
+        poll_error_window: float | timedelta
+
 
 #: Cancellations under way. The loop itself only holds weak references to its tasks.
 _cancelling: set[asyncio.Future[None]] = set()

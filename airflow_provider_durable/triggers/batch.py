@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Hashable, Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_durable.extras import requires_extra
@@ -30,6 +29,9 @@ with requires_extra("amazon"):
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
+    from typing_extensions import Unpack
+
+    from airflow_provider_durable.triggers.base import WaitOptions
 
 #: What AWS answers to credentials it does not, or no longer, accept; some of it comes with HTTP 400.
 _CREDENTIALS_REFUSED = frozenset(
@@ -158,10 +160,7 @@ class BatchJobTrigger(JobTrigger):
     :param region_name: the region, if not the connection's
     :param verify: whether to check TLS certificates, or a path to a CA bundle
     :param botocore_config: parameters of ``botocore.config.Config``, as JSON
-    :param poll_interval: seconds, or a timedelta, between two requests
-    :param deadline: when to stop waiting, aware, or as ``isoformat()``; None waits without end
-    :param cancel_on_kill: whether a person's kill terminates the job
-    :param poll_error_window: for how long requests may fail in a row; seconds or a timedelta
+    :param options: how to wait: see :class:`~airflow_provider_durable.triggers.base.JobTrigger`
     """
 
     def __init__(
@@ -172,18 +171,9 @@ class BatchJobTrigger(JobTrigger):
         region_name: str | None = None,
         verify: bool | str | None = None,
         botocore_config: dict[str, Any] | None = None,
-        poll_interval: float | timedelta = 30,
-        deadline: datetime | str | None = None,
-        cancel_on_kill: bool = True,
-        poll_error_window: float | timedelta = 600,
+        **options: Unpack[WaitOptions],
     ) -> None:
-        super().__init__(
-            external_id=job_id,
-            poll_interval=poll_interval,
-            deadline=deadline,
-            cancel_on_kill=cancel_on_kill,
-            poll_error_window=poll_error_window,
-        )
+        super().__init__(external_id=job_id, **options)
         self.aws_conn_id = aws_conn_id
         self.region_name = region_name
         self.verify = verify

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_durable.extras import requires_extra
@@ -24,8 +23,10 @@ with requires_extra("google"):
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
+    from typing_extensions import Unpack
 
     from airflow_provider_durable.services.bigquery_jobs import BigQueryJobs
+    from airflow_provider_durable.triggers.base import WaitOptions
 
 
 class BigQueryJobService(JobService):
@@ -118,10 +119,7 @@ class BigQueryJobTrigger(JobTrigger):
     :param location: where it runs; without it, jobs in US and EU are found
     :param gcp_conn_id: the Airflow connection
     :param impersonation_chain: the service account to act as, or a chain of them
-    :param poll_interval: seconds, or a timedelta, between two requests
-    :param deadline: when to stop waiting, aware, or as ``isoformat()``; None waits without end
-    :param cancel_on_kill: whether a person's kill cancels the job
-    :param poll_error_window: for how long requests may fail in a row; seconds or a timedelta
+    :param options: how to wait: see :class:`~airflow_provider_durable.triggers.base.JobTrigger`
     """
 
     def __init__(
@@ -132,18 +130,9 @@ class BigQueryJobTrigger(JobTrigger):
         location: str | None = None,
         gcp_conn_id: str = "google_cloud_default",
         impersonation_chain: str | Sequence[str] | None = None,
-        poll_interval: float | timedelta = 4,
-        deadline: datetime | str | None = None,
-        cancel_on_kill: bool = True,
-        poll_error_window: float | timedelta = 600,
+        **options: Unpack[WaitOptions],
     ) -> None:
-        super().__init__(
-            external_id=job_id,
-            poll_interval=poll_interval,
-            deadline=deadline,
-            cancel_on_kill=cancel_on_kill,
-            poll_error_window=poll_error_window,
-        )
+        super().__init__(external_id=job_id, **options)
         self.job_id = job_id
         self.place = Place(project_id, location)
         self.gcp_conn_id = gcp_conn_id

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Hashable, Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_durable.extras import requires_extra
@@ -22,6 +21,9 @@ with requires_extra("databricks"):
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
+    from typing_extensions import Unpack
+
+    from airflow_provider_durable.triggers.base import WaitOptions
 
 #: Seconds until a request without an answer has failed; the hook's own limit is three minutes.
 _TIMEOUT = 30
@@ -108,10 +110,7 @@ class DatabricksRunTrigger(JobTrigger):
     :param databricks_conn_id: the Airflow connection
     :param run_page_url: the link to the run, handed through to the event
     :param repair_run: whether Apache's operator, should the Dag go back to it, is to repair a failed run
-    :param poll_interval: seconds, or a timedelta, between two requests
-    :param deadline: when to stop waiting, aware, or as ``isoformat()``; None waits without end
-    :param cancel_on_kill: whether a person's kill cancels the run
-    :param poll_error_window: for how long requests may fail in a row; seconds or a timedelta
+    :param options: how to wait: see :class:`~airflow_provider_durable.triggers.base.JobTrigger`
     """
 
     def __init__(
@@ -121,18 +120,9 @@ class DatabricksRunTrigger(JobTrigger):
         databricks_conn_id: str = "databricks_default",
         run_page_url: str | None = None,
         repair_run: bool = False,
-        poll_interval: float | timedelta = 30,
-        deadline: datetime | str | None = None,
-        cancel_on_kill: bool = True,
-        poll_error_window: float | timedelta = 600,
+        **options: Unpack[WaitOptions],
     ) -> None:
-        super().__init__(
-            external_id=run_id,
-            poll_interval=poll_interval,
-            deadline=deadline,
-            cancel_on_kill=cancel_on_kill,
-            poll_error_window=poll_error_window,
-        )
+        super().__init__(external_id=run_id, **options)
         self.databricks_conn_id = databricks_conn_id
         self.run_page_url = run_page_url
         self.repair_run = repair_run

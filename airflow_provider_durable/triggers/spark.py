@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_durable.extras import requires_extra
@@ -24,8 +23,10 @@ with requires_extra("spark"):
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
+    from typing_extensions import Unpack
 
     from airflow_provider_durable.services.spark_cluster import SparkCluster
+    from airflow_provider_durable.triggers.base import WaitOptions
 
 
 class SparkJobs(JobService):
@@ -101,10 +102,7 @@ class SparkJobTrigger(JobTrigger):
     :param external_id: driver id, application id, or ``<namespace>:<driver pod>``
     :param conn_id: the Airflow connection
     :param kerberos: whether a ResourceManager is asked with Kerberos
-    :param poll_interval: seconds, or a timedelta, between two requests
-    :param deadline: when to stop waiting, aware, or as ``isoformat()``; None waits without end
-    :param cancel_on_kill: whether a person's kill cancels the job
-    :param poll_error_window: for how long requests may fail in a row; seconds or a timedelta
+    :param options: how to wait: see :class:`~airflow_provider_durable.triggers.base.JobTrigger`
     """
 
     def __init__(
@@ -113,18 +111,9 @@ class SparkJobTrigger(JobTrigger):
         external_id: str,
         conn_id: str = "spark_default",
         kerberos: bool = False,
-        poll_interval: float | timedelta = 30,
-        deadline: datetime | str | None = None,
-        cancel_on_kill: bool = True,
-        poll_error_window: float | timedelta = 600,
+        **options: Unpack[WaitOptions],
     ) -> None:
-        super().__init__(
-            external_id=external_id,
-            poll_interval=poll_interval,
-            deadline=deadline,
-            cancel_on_kill=cancel_on_kill,
-            poll_error_window=poll_error_window,
-        )
+        super().__init__(external_id=external_id, **options)
         self.conn_id = conn_id
         self.kerberos = kerberos
 
