@@ -6,17 +6,18 @@ The fakes are those of the unit tests: of the provider packages nothing is repla
 from __future__ import annotations
 
 import inspect
+import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
+if TYPE_CHECKING:
     from parity.pairs import Pair
 
 COPY = {
@@ -25,6 +26,11 @@ COPY = {
         "destinationTable": {"projectId": "p", "datasetId": "d", "tableId": "b"},
     }
 }
+
+
+async def first_event(trigger: Any) -> Any:
+    """Run a trigger as a triggerer does."""
+    return (await anext(trigger.run())).payload
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ class Running:
     :param fail: has the jobs of from now on fail
     :param start: starts a job, has it end, and returns its id
     :param id_attribute: where both operators keep the id of their job, for listeners to read
+    :param hold: has jobs go on until a trigger runs
+    :param triggerer: runs a trigger, Apache's too, and returns its event
     """
 
     arguments: Mapping[str, Any]
@@ -44,6 +52,8 @@ class Running:
     fail: Callable[[], None]
     start: Callable[[], Any]
     id_attribute: str | None = "job_id"
+    hold: Callable[[], None] = lambda: None
+    triggerer: Callable[[Any], Coroutine[Any, Any, Any]] = first_event
 
 
 @contextmanager
@@ -58,16 +68,38 @@ def _databricks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
         "databricks_retry_args": {"stop": stop_after_attempt(1), "wait": wait_none()},
     }
     with jobs_api.workspace(monkeypatch) as api:
+        outcome: dict[str, Any] = jobs_api.SUCCEEDED
+
+        def end(run: dict[str, Any]) -> None:
+            run.update(outcome)
 
         def fail() -> None:
-            api.ends = lambda run: run.update(jobs_api.FAILED)
+            nonlocal outcome
+            outcome = jobs_api.FAILED
+
+        def hold() -> None:
+            # Apache's operator looks at a run twice before it defers.
+            api.ends = lambda run: None
 
         def start() -> int:
             run_id = api.start()
-            api.ends(api.runs[run_id])
+            end(api.runs[run_id])
             return run_id
 
-        yield Running(arguments, lambda: jobs_api.context(Store()), fail, start, "run_id")
+        api.ends = end
+
+        async def triggerer(trigger: Any) -> Any:
+            for run in api.runs.values():
+                end(run)
+            # Apache's asks with aiohttp, which is not answered like the rest.
+            async with jobs_api.served(api) as port:
+                connection = {"host": "127.0.0.1", "port": port, "schema": "http", "password": "dapi"}
+                with pytest.MonkeyPatch.context() as patch:
+                    there = json.dumps({"conn_type": "databricks", **connection})
+                    patch.setenv("AIRFLOW_CONN_DATABRICKS_DEFAULT", there)
+                    return await first_event(trigger)
+
+        yield Running(arguments, lambda: jobs_api.context(Store()), fail, start, "run_id", hold, triggerer)
 
 
 @contextmanager

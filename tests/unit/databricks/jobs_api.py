@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -169,6 +169,24 @@ def workspace(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobsApi]:
     with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
         api.install(mock)
         yield api
+
+
+@asynccontextmanager
+async def served(api: JobsApi) -> AsyncIterator[int]:
+    """Serve the GET requests of Apache's asynchronous hook, whose parameters are in the body, on a port."""
+    from aiohttp import web
+    from aiohttp.test_utils import TestServer
+
+    async def answer(request: web.Request) -> web.Response:
+        query = await request.json() if request.can_read_body else dict(request.query)
+        found = getattr(api, re.sub(r"[/-]", "_", request.match_info["path"]))(query)
+        status, _, text = found if isinstance(found, tuple) else (200, {}, json.dumps(found))
+        return web.Response(status=status, text=text, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_get("/api/{version}/jobs/{path:.*}", answer)
+    async with TestServer(app) as server:
+        yield server.port or 0
 
 
 class Ti(TaskInstance):
