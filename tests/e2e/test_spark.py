@@ -29,6 +29,21 @@ class SparkSubmitOperator(SparkSubmitOperator):
         return super().make_trigger(external_id, context)
 """
 
+#: The first try's second process lingers when it asks for the job.
+LINGER_IN_POLL = (
+    RESCHEDULE
+    + """
+    def get_job_status(self, external_id, context):
+        if context["ti"].try_number == 1:
+            import time
+
+            time.sleep(600)
+        return super().get_job_status(external_id, context)
+"""
+)
+#: What the crash matrix calls the three.
+OPERATORS = {manager: f"spark-{manager}" for manager in MANAGERS}
+
 
 @pytest.fixture
 def case(request, stage, airflow):
@@ -88,6 +103,7 @@ def only(case):
 # -- what holds on all three ---------------------------------------------------------------------
 
 
+@pytest.mark.crash_matrix(OPERATORS, "poke")
 def test_a_retry_after_a_kill_in_mid_poll_reconnects(any_case):
     case, task = any_case, any_case.start()
     job_id = case.stored_id(task)
@@ -114,6 +130,22 @@ def test_marking_failed_cancels_the_job_that_an_earlier_try_started(any_case):
     assert (only(case).id, only(case).cancelled) == (job_id, True)
 
 
+@pytest.mark.crash_matrix(OPERATORS, "reschedule")
+def test_a_kill_during_a_rescheduled_poll_makes_no_second_job(any_case):
+    case = any_case
+    task = case.start(mode="reschedule", code=LINGER_IN_POLL)
+    job_id = case.stored_id(task)
+    case.wait(lambda: task.state() == "up_for_reschedule", "the task has left its worker")
+    case.wait(lambda: task.state() == "running", "it is back")
+    task.task_process(1).kill()
+    task.wait_try(2, ("running", "up_for_reschedule"))
+    end_well(case, task)
+
+    assert (only(case).id, only(case).cancelled) == (job_id, False)
+    assert task.try_number() == 2
+
+
+@pytest.mark.crash_matrix(OPERATORS, "defer")
 @pytest.mark.usefixtures("triggerer")
 def test_marking_a_deferred_task_failed_cancels_the_job_that_an_earlier_try_started(any_case):
     case = any_case

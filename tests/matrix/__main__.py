@@ -53,8 +53,9 @@ def run_row(row: Key, every: int, matrix: table.Matrix, progress: Progress, lock
             progress.update(bar, total=expected)
         else:
             seen += 1
-            with lock:
-                matrix.add(row, Verdict(**said["verdict"]))
+            if said["verdict"] is not None:
+                with lock:
+                    matrix.add(row, Verdict(**said["verdict"]))
             progress.update(bar, completed=seen)
     worker.wait()
     reader.join(5)

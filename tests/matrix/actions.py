@@ -153,6 +153,8 @@ class Stop(Action):
             # Airflow's timer runs only while the operator does.
             if signal.getitimer(signal.ITIMER_REAL)[0]:
                 signal.raise_signal(self.number)
+            else:
+                wire.not_met.add((process.number, len(process.calls) - 1))
         else:
             process.kill_at = time.monotonic() + self.kill_after
             signal.raise_signal(self.number)

@@ -133,14 +133,14 @@ class _Everywhere(dict[tuple[int, int], Action]):
 def observe(row: Row) -> list[Point]:
     """Run the row's task undisturbed, and return its calls; learn what it returns."""
     observer = Observer(row)
-    verdict, _ = row.run(Case("", "undisturbed", FINE, script=observer.script))
-    if not verdict.is_kept:
+    verdict = row.run(Case("", "undisturbed", FINE, script=observer.script))
+    if verdict is None or not verdict.is_kept:
         # Some of Apache's operators return nothing.
         row.returns_id = False
         observer = Observer(row)
-        verdict, _ = row.run(Case("", "undisturbed", FINE, script=observer.script))
-    if not verdict.is_kept:
-        raise RuntimeError(f"{row.name}: not even an undisturbed run works: {verdict.story}")
+        verdict = row.run(Case("", "undisturbed", FINE, script=observer.script))
+    if verdict is None or not verdict.is_kept:
+        raise RuntimeError(f"{row.name}: not even an undisturbed run works: {verdict}")
     return without_repetition(observer.points)
 
 
@@ -201,6 +201,7 @@ def crashes_twice(row: Row, points: list[Point]) -> Iterator[Case]:
                 f"{point.after}: after {point.name}, and the next one after its call {call + 1}",
                 FINE,
                 script=_twice(point, call),
+                chain=f"{TWICE}: {point.after}",
             )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matrix.airflow import Airflow
     from matrix.kinds import Side, Way
     from matrix.service import Service
-    from matrix.wire import Process, Wire
+    from matrix.wire import Wire
 
     Script = Callable[[Life], dict[tuple[int, int], Action]]
 
@@ -53,6 +53,7 @@ class Case:
     :param between: what happens while the task has no process, by the number of the one before
     :param meanwhile: how the job ends while the first process is dead; None: it runs on
     :param parameters: of the operator
+    :param chain: cases of one chain happen one call later each: after one that did not, none will
     :param known_limitation: why a broken promise here is none, in the words of the documentation
     """
 
@@ -64,6 +65,7 @@ class Case:
     ends: str = "success"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     known_limitation: str = ""
+    chain: str = ""
 
 
 @dataclass
@@ -104,8 +106,8 @@ class Row:
 
         return parse
 
-    def run(self, case: Case) -> tuple[Verdict, list[Process]]:
-        """Run one cell."""
+    def run(self, case: Case) -> Verdict | None:
+        """Run one cell; return None if what was to happen has not, because the task made no such call."""
         self._cells += 1
         name = f"cell-{self._cells}-"
         self.wire.begin({})
@@ -113,7 +115,7 @@ class Row:
         self.wire.service = self.service
         life = Life(self.airflow, self.parse(case.parameters), name)
         self.service.ends = case.ends  # type: ignore[assignment]
-        self.wire.script = case.script(life)
+        self.wire.follow(case.script(life))
         life.between = dict(case.between(life))
         stuck = ""
         try:
@@ -122,7 +124,7 @@ class Row:
             stuck = str(error)
         finally:
             self.wire.end_process()
-        return self._judge(case, life, stuck), self.wire.processes
+        return None if self.wire.not_met else self._judge(case, life, stuck)
 
     def _judge(self, case: Case, life: Life, stuck: str) -> Verdict:
         jobs, state, expect = self.service.jobs(), life.state, case.expect

@@ -70,7 +70,7 @@ def lines(tests: Iterable[RealTest]) -> Iterator[str]:
     for (operator, way), its in sorted(
         rows.items(), key=lambda row: (list(KINDS).index(row[0][0]), row[0][1])
     ):
-        names = "; ".join(_words(test) for test in sorted(its, key=lambda test: test.name))
+        names = "; ".join(dict.fromkeys(_words(test) for test in sorted(its, key=lambda test: test.name)))
         yield f"| {KINDS[operator].title} | {way} | {names} |"
 
 

@@ -26,7 +26,7 @@ def verdicts(*arguments: str | Path) -> list[dict[str, Any]]:
     done = run("matrix.worker", "databricks-submit", "poke", "ours", *arguments)
     assert done.returncode == 0, done.stderr[-3000:]
     said = [json.loads(line) for line in done.stdout.splitlines()]
-    return [line["verdict"] for line in said if "verdict" in line]
+    return [line["verdict"] for line in said if line.get("verdict")]
 
 
 def test_a_sample_shows_one_job_for_one_intent_and_what_apaches_operator_does(tmp_path: Path) -> None:

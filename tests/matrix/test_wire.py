@@ -117,3 +117,11 @@ def test_what_no_process_calls_is_nobodys_point() -> None:
     wire.end_process()
     assert wire.call("of the test", service.answer, Words()) == "answer"
     assert wire.processes[0].calls == ["first"]
+
+
+def test_what_no_call_came_by_has_not_happened() -> None:
+    wire, service = strike(AnswerLost())
+    assert wire.not_met == {(0, 1)}
+    with pytest.raises(ConnectionError):
+        wire.call("second", service.answer, Words())
+    assert wire.not_met == set()

@@ -153,6 +153,8 @@ class Wire:
         self.process: Process | None = None
         self.processes: list[Process] = []
         self.script: dict[tuple[int, int], Action] = {}
+        #: The places of the script that no call has come by.
+        self.not_met: set[tuple[int, int]] = set()
         #: Why the cell cannot come to an end.
         self.stuck = ""
         #: All that was ever stored.
@@ -170,8 +172,13 @@ class Wire:
 
     def begin(self, script: dict[tuple[int, int], Action]) -> None:
         """Forget the cell before."""
-        self.processes, self.process, self.script = [], None, script
+        self.processes, self.process = [], None
+        self.follow(script)
         self.values, self.stored, self.stuck = [], set(), ""
+
+    def follow(self, script: dict[tuple[int, int], Action]) -> None:
+        """Have this happen."""
+        self.script, self.not_met = script, set(script)
 
     def start_process(self, kind: str, *, resumes: bool = False) -> Process:
         """A process begins."""
@@ -237,7 +244,9 @@ class Wire:
             process.calls.append(name)
         if number > MOST_CALLS:
             self._give_up(process, "calls without end")
-        return number, self.script.get((process.number, number))
+        where = process.number, number
+        self.not_met.discard(where)
+        return number, self.script.get(where)
 
     def _give_up(self, process: Process, why: str) -> None:
         self.stuck = f"it {why}: {process.calls[-8:]}"
