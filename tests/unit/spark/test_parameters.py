@@ -13,7 +13,6 @@ from unit.spark.cluster import ENDED
 from unit.spark.tasks import context, task
 
 if TYPE_CHECKING:
-
     from unit.spark.cluster import Cluster
 
 # -- tags and labels -----------------------------------------------------------------------------
