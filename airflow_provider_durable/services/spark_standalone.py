@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from airflow_provider_durable.services.spark_connection import SparkConnection
 
 _TIMEOUT = (5, 30)  # seconds, to connect and to read
-#: For so many seconds a master that has just started may not know drivers which run: those of its workers
-#: that find no master try again within this time, and are told to kill what the master does not know.
-FORGOTTEN_AFTER = 60.0
+#: For so many seconds a master that has just started may not know drivers which run: its workers find it
+#: again within this time, and are told to kill what it does not know. (``Worker.scala``: the pauses between
+#: their attempts are up to 90 s, PROLONGED_REGISTRATION_RETRY_INTERVAL_SECONDS)
+FORGOTTEN_AFTER = 100.0
 
 
 class MasterUnavailableError(RuntimeError):

@@ -39,8 +39,8 @@ class SparkJobs(JobService):
     """
 
     ids_per_request = 100
-    #: A master that was just started may not know its drivers yet; the others know at once.
-    visible_after = 60.0
+    #: As ``services.spark_standalone.FORGOTTEN_AFTER``, which is not imported for clusters of other kinds.
+    visible_after = 100.0
 
     def __init__(self, conn_id: str, manager: str, *, kerberos: bool) -> None:
         self._conn_id = conn_id

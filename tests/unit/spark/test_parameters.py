@@ -151,3 +151,7 @@ def test_the_triggers_service_asks_for_all_in_one_list(cluster: Cluster) -> None
     assert service.is_succeeded(statuses[jobs[1]])
     service.cancel(jobs[0], "because")
     assert cluster.cancelled == [jobs[0]]
+
+
+def test_the_triggers_service_waits_as_long_for_a_master_as_the_operator() -> None:
+    assert SparkJobs.visible_after == FORGOTTEN_AFTER
