@@ -78,6 +78,15 @@ def run_rows(rows: list[Key], every: int, workers: int, console: Console) -> tup
     return table.Matrix(in_order), failures
 
 
+def write(matrix: table.Matrix, shown: list[real.RealTest], folder: Path | None) -> None:
+    """Write page and picture, into docs/ unless a folder is given."""
+    page = table.page(matrix, version("apache-airflow"), real.lines(shown))
+    for path, text in ((PAGE, page), (PICTURE, picture.draw(matrix))):
+        place = folder / path.name if folder else path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+
 def main() -> int:
     """Run, report, and return the exit code."""
     parser = argparse.ArgumentParser(
@@ -95,16 +104,12 @@ def main() -> int:
     console = Console()
     rows = [row for row in ROWS if row[0] in options.only and row[1] in options.ways]
     matrix, failures = run_rows(rows, options.every, options.workers, console)
+    if options.output:
+        write(matrix, [], options.output)
     shown = [] if options.no_real else real.run(options.workers, console)
     failures += [f"on real processes: {test}" for test in shown if not test.passed]
-    page = table.page(matrix, version("apache-airflow"), real.lines(shown))
-    whole = len(rows) == len(ROWS) and options.every == 1 and not options.no_real
-    if options.output or whole:
-        page_path = options.output / PAGE.name if options.output else PAGE
-        picture_path = options.output / PICTURE.name if options.output else PICTURE
-        for path, text in ((page_path, page), (picture_path, picture.draw(matrix))):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+    if options.output or (len(rows) == len(ROWS) and options.every == 1 and not options.no_real):
+        write(matrix, shown, options.output)
     console.print(table.rich_table(matrix))
     broken = list(matrix.broken())
     for text in (*broken, *failures):

@@ -173,13 +173,17 @@ def all_cases(row: Row, points: list[Point]) -> Iterator[Case]:
 
 
 def crashes(row: Row, points: list[Point]) -> Iterator[Case]:
-    """A crash before and after every call; at the turning points, too, with each fate of a job that runs."""
+    """
+    A crash between any two calls; at the turning points, too, with each fate of a job that runs.
+
+    After one call is before the next: nobody but the process itself can tell the two apart.
+    """
     turning = turning_points(points)
+    firsts = {point.process: point for point in reversed(points)}
     for point in points:
-        for action, group, runs in (
-            (CrashBefore(), point.before, point.runs_before),
-            (CrashAfter(), point.after, point.runs_after),
-        ):
+        before = (CrashBefore(), point.before, point.runs_before)
+        after = (CrashAfter(), point.after, point.runs_after)
+        for action, group, runs in (before, after) if point is firsts[point.process] else (after,):
             for fate in FATES if runs and point in turning else FATES[:1]:
                 words = f", and the job ends in {fate} meanwhile" if fate else ""
                 yield Case(
@@ -194,14 +198,17 @@ def crashes(row: Row, points: list[Point]) -> Iterator[Case]:
 def crashes_twice(row: Row, points: list[Point]) -> Iterator[Case]:
     """A crash in each part of a task's life, and one after every call of the process that follows."""
     longest = max(Counter(point.process for point in points).values())
-    for point in {point.after: point for point in points}.values():
+    last_of_part = {point.after: point for point in points}
+    for part, point in last_of_part.items():
+        if part in (BEFORE_RECORD, ENDED):
+            continue  # the second crash is then like a first one
         for call in range(longest):
             yield Case(
                 TWICE,
-                f"{point.after}: after {point.name}, and the next one after its call {call + 1}",
+                f"{part}: after {point.name}, and the next one after its call {call + 1}",
                 FINE,
                 script=_twice(point, call),
-                chain=f"{TWICE}: {point.after}",
+                chain=f"{TWICE}: {part}",
             )
 
 

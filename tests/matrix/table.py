@@ -128,9 +128,9 @@ METHOD = """
 
 The points are on no list. The command runs each task once undisturbed and notes every call that leaves
 its processes: to Airflow's supervisor, which is the task state store, XComs, the deferral, the
-reschedule and the end of a try, and to the service. Before and after each of them the process is then
-killed, and before them it is stopped for every reason of the stop table; every request also loses its
-answer, times out, or is answered 503. A new call is a new point by itself.
+reschedule and the end of a try, and to the service. Between any two of them the process is then killed,
+and before them it is stopped for every reason of the stop table; every request also loses its answer,
+times out, or is answered 503. A new call is a new point by itself.
 
 Airflow is Airflow {airflow}: its task runner, its API server and its database tables, in one process, as
 `dag.test()` has them; a trigger is made from its row in the database. A kill is an exception that
