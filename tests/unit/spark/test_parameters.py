@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_durable.operators.spark import SparkSubmitOperator
+from airflow_provider_durable.services.spark_standalone import FORGOTTEN_AFTER
+from airflow_provider_durable.triggers.spark import SparkJobs
 from unit.fakes import Store
 from unit.spark.cluster import ENDED
 from unit.spark.tasks import context, task
