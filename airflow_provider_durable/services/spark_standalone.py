@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -29,6 +30,10 @@ FORGOTTEN_AFTER = 100.0
 
 class MasterUnavailableError(RuntimeError):
     """No master is in a state to answer: all stand by, recover, or cannot be reached."""
+
+
+class TakeoverError(MasterUnavailableError):
+    """A master is there, and not in charge yet."""
 
 
 class StandaloneCluster(SparkCluster):
@@ -66,11 +71,14 @@ class StandaloneCluster(SparkCluster):
         )
 
     def status(self, external_id: str) -> str:
-        """Ask for the driver, and once more after a while before it is taken for forgotten."""
+        """Ask for the driver: again while a master takes over, and before it counts as forgotten."""
         give_up = time.monotonic() + FORGOTTEN_AFTER
-        while (status := self._status(external_id)) == NOT_FOUND and time.monotonic() < give_up:
+        while time.monotonic() < give_up:
+            with suppress(TakeoverError):
+                if (status := self._status(external_id)) != NOT_FOUND:
+                    return status
             time.sleep(2)
-        return status
+        return self._status(external_id)
 
     def _status(self, external_id: str) -> str:
         """Ask for one driver."""
@@ -79,9 +87,7 @@ class StandaloneCluster(SparkCluster):
             return NOT_FOUND
         status = str(answer["driverState"])
         if status == "UNKNOWN":
-            raise MasterUnavailableError(
-                f"the master is recovering and does not know driver {external_id} yet"
-            )
+            raise TakeoverError(f"the master is recovering and does not know driver {external_id} yet")
         return status
 
     def _listed(self, external_ids: Sequence[str]) -> dict[str, str]:
@@ -113,9 +119,10 @@ class StandaloneCluster(SparkCluster):
         A master that does not know a driver says ``success: false`` and no more; one that is not in charge
         has a ``message`` that says so. (``Master.scala``: ``RequestDriverStatus``, ``RequestKillDriver``)
 
-        :raises MasterUnavailableError: none of them is
+        :raises TakeoverError: none of them is yet
+        :raises MasterUnavailableError: none of them can be reached
         """
-        causes = []
+        unavailable, causes = MasterUnavailableError, []
         for url in self._rest_urls:
             try:
                 response = requests.request(method, f"{url}/{path}", timeout=_TIMEOUT)
@@ -126,5 +133,8 @@ class StandaloneCluster(SparkCluster):
             message = str(answer.get("message") or "")
             if answer.get("success") or ("ALIVE state" not in message and response.ok):
                 return answer
-            causes.append(f"{url}: {message or response.status_code}")
-        raise MasterUnavailableError(f"No Spark master answers for its drivers. {'; '.join(causes)}")
+            unavailable = TakeoverError
+            # The rest is the master's stack.
+            words = [line for line in message.splitlines() if not line.startswith("\t")]
+            causes.append(f"{url}: {' '.join(words) or response.status_code}")
+        raise unavailable(f"No Spark master answers for its drivers. {'; '.join(causes)}")

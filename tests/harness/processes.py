@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -34,11 +35,16 @@ class WaitTimeout(AssertionError):
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port on loopback that nobody listened on a moment ago.
+
+    Below those that the system gives away by itself, of which one may be an outgoing connection's by the time
+    that somebody wants to listen on it.
+    """
+    while True:
+        port = random.randrange(30_000, 32_768)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
 
 
 def accepts(port: int) -> bool:

@@ -166,7 +166,8 @@ def test_without_an_extra_no_cloud_library_is_asked_for(metadata: Message) -> No
     bare = {each.name for each in requirements if each.marker is None or "extra" not in str(each.marker)}
 
     assert bare == {"apache-airflow", "packaging", "rich", "tomli"}
-    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "amazon", "databricks", "google", "spark"}
+    extras = {"all", "amazon", "databricks", "google", "spark", "spark-kubernetes"}
+    assert set(metadata.get_all("Provides-Extra", [])) == extras
 
 
 def test_two_builds_are_the_same(dist: Path, tmp_path: Path) -> None:
