@@ -122,7 +122,7 @@ class StandaloneCluster(SparkCluster):
         :raises TakeoverError: none of them is yet
         :raises MasterUnavailableError: none of them can be reached
         """
-        unavailable, causes = MasterUnavailableError, []
+        is_there, causes = False, []
         for url in self._rest_urls:
             try:
                 response = requests.request(method, f"{url}/{path}", timeout=_TIMEOUT)
@@ -133,8 +133,10 @@ class StandaloneCluster(SparkCluster):
             message = str(answer.get("message") or "")
             if answer.get("success") or ("ALIVE state" not in message and response.ok):
                 return answer
-            unavailable = TakeoverError
+            is_there = True
             # The rest is the master's stack.
             words = [line for line in message.splitlines() if not line.startswith("\t")]
             causes.append(f"{url}: {' '.join(words) or response.status_code}")
-        raise unavailable(f"No Spark master answers for its drivers. {'; '.join(causes)}")
+        if is_there:
+            raise TakeoverError(f"No Spark master is in charge. {'; '.join(causes)}")
+        raise MasterUnavailableError(f"No Spark master answers for its drivers. {'; '.join(causes)}")
