@@ -178,7 +178,6 @@ def _answer(run: JobRun, record: SubmissionRecord, external_id: JsonValue) -> No
     try:
         if complete != record:
             run.save(complete)
-        run.external_id = external_id
         if run.store is not None and external_id is not None:
             run.store.save_id(external_id)
             log_event(

@@ -27,7 +27,9 @@ ACTIVE = frozenset({"SUBMITTED", "RUNNING", "RELAUNCHING", "UNKNOWN"})
 STATE_FILE = "spark-service.json"
 #: A server that starts refuses connections, and then answers what is not there yet with a page for people.
 NOT_YET = (httpx.TransportError, ValueError)
-PLACEHOLDER = "JobXXXXXX"
+#: The class as it is compiled, once. Each application's jar has a name of the same length in its place, in
+#: the bytes of the class: a master tells drivers apart by their main class.
+COMPILED_CLASS = "JobXXXXXX"
 #: On Linux all of 127/8 is this machine: a second host, on which the same ports are free.
 SECOND_LOOPBACK = "127.0.0.2"
 Recovery = Literal["NONE", "FILESYSTEM", "ZOOKEEPER"]
@@ -121,7 +123,7 @@ class SparkService:
         ports = [free_port() for _ in range(3)]
         masters = [Master(name, host, *ports) for name, host in hosts.items()]
         service = cls(folder, installation, recovery, masters, free_port() if len(hosts) > 1 else 0)
-        installation.compile(f"{PLACEHOLDER}.java")
+        installation.compile(f"{COMPILED_CLASS}.java")
         if service.zookeeper_port:
             service._start_zookeeper()
         for master in masters:
@@ -332,7 +334,7 @@ class SparkService:
 
     def application(self, name: str) -> Application:
         """The application of this name: the compiled class, renamed, in a jar of its own."""
-        main_class = "Job" + hashlib.sha256(name.encode()).hexdigest()[: len(PLACEHOLDER) - 3]
+        main_class = "Job" + hashlib.sha256(name.encode()).hexdigest()[: len(COMPILED_CLASS) - 3]
         jar = self.folder / "jars" / f"{main_class}.jar"
         application = Application(str(jar), main_class, self.folder / "records" / main_class)
         if not jar.exists():
@@ -341,14 +343,14 @@ class SparkService:
         return application
 
     def _write_jar(self, application: Application, jar: Path) -> None:
-        compiled = self.installation.compile(f"{PLACEHOLDER}.java") / f"{PLACEHOLDER}.class"
+        compiled = self.installation.compile(f"{COMPILED_CLASS}.java") / f"{COMPILED_CLASS}.class"
         name = application.main_class
         draft = jar.with_name(f"{jar.name}.{os.getpid()}")
         with zipfile.ZipFile(draft, "w") as archive:
             archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nMain-Class: {name}\n")
             # The name has the same length, so it can stand in the class file in the placeholder's place.
             archive.writestr(
-                f"{name}.class", compiled.read_bytes().replace(PLACEHOLDER.encode(), name.encode())
+                f"{name}.class", compiled.read_bytes().replace(COMPILED_CLASS.encode(), name.encode())
             )
             archive.writestr("records-folder", str(application.records))
         draft.rename(jar)
