@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import httpx
 
+from harness.http_client import HttpClient
 from harness.processes import WaitTimeout, wait_until
 from harness.task_process import TaskProcess, find_supervisor
 
@@ -33,7 +34,7 @@ class AirflowClient:
 
     url: str
     home: Path
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60), repr=False)
+    http: HttpClient = field(default_factory=lambda: HttpClient(60), repr=False)
     _token: str = field(default="", repr=False)
 
     def api(self, method: str, path: str, body: Any = None, **params: Any) -> Any:

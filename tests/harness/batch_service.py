@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from harness.http_client import HttpClient
 from harness.processes import LOOPBACK, ServiceProcess, accepts, free_port, wait_until
 from harness.venvs import python_of
 
@@ -56,7 +55,7 @@ class BatchService:
 
     url: str
     process: ServiceProcess | None = None
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30), repr=False)
+    http: HttpClient = field(default_factory=HttpClient, repr=False)
 
     @classmethod
     def start(cls, folder: Path, port: int | None = None) -> BatchService:

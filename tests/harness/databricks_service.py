@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
-
+from harness.http_client import HttpClient
 from harness.processes import LOOPBACK, ServiceProcess, accepts, free_port, wait_until
 from harness.venvs import python_of
 
@@ -47,7 +46,7 @@ class DatabricksService:
 
     url: str
     process: ServiceProcess | None = None
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30), repr=False)
+    http: HttpClient = field(default_factory=HttpClient, repr=False)
 
     @classmethod
     def start(cls, folder: Path, port: int | None = None) -> DatabricksService:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import httpx
-
+from harness.http_client import HttpClient
 from harness.processes import LOOPBACK, ServiceProcess, accepts, free_port, wait_until
 
 NAMESPACE = "spark"
@@ -53,7 +52,7 @@ class KubernetesService:
 
     url: str
     process: ServiceProcess | None = None
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30), repr=False)
+    http: HttpClient = field(default_factory=HttpClient, repr=False)
 
     @classmethod
     def start(cls, folder: Path) -> KubernetesService:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import httpx
 
 from harness import guard
+from harness.http_client import HttpClient
 from harness.processes import LOOPBACK, ServiceProcess, accepts, free_port, wait_until
 from harness.spark_install import SparkInstallation, properties_text
 
@@ -105,7 +106,7 @@ class SparkService:
     masters: list[Master]
     zookeeper_port: int = 0
     processes: dict[str, ServiceProcess] = field(default_factory=dict)
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30), repr=False)
+    http: HttpClient = field(default_factory=HttpClient, repr=False)
 
     @classmethod
     def start(cls, folder: Path, *, recovery: Recovery = "NONE", timeout: float = 120.0) -> SparkService:

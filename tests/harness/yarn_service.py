@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import httpx
-
+from harness.http_client import HttpClient
 from harness.processes import LOOPBACK, ServiceProcess, accepts, free_port, wait_until
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class YarnService:
 
     url: str
     process: ServiceProcess | None = None
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30), repr=False)
+    http: HttpClient = field(default_factory=HttpClient, repr=False)
 
     @classmethod
     def start(cls, folder: Path, *, standby_of: str = "") -> YarnService:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
-
+from harness.http_client import HttpClient
 from harness.kubernetes_service import APP_LABEL, NAMESPACE, KubernetesService, kubeconfig
 from harness.yarn_service import YarnService
 from matrix import spark_child
@@ -39,7 +38,7 @@ class Spark(Service):
 
     def start(self) -> None:
         """Start the cluster, and put a ``spark-submit`` on the PATH for those who look."""
-        self._http = httpx.Client(timeout=30)
+        self._http = HttpClient()
         folder = self.folder / "bin"
         folder.mkdir()
         (folder / "spark-submit").write_text("#!/bin/sh\nexit 99\n")
