@@ -29,8 +29,8 @@ class ResumableJobMixin(JobHooks, AirflowResumableJobMixin):
     it streams no logs.
 
     **Known limitation:** with ``mode="reschedule"`` no process of the task exists between two polls. A
-    task that is marked failed at such a moment leaves its job running; one that is cleared reconnects
-    to it.
+    task that is marked failed, or whose run is deleted, at such a moment leaves its job running; one that
+    is cleared reconnects to it.
 
     :param durable: remember the job across tries; False submits always and stores nothing
     :param wait_for_termination: wait for the end of the job; False returns its external id once it is

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 FINE = Expectation()
 #: While no process of the task is there: it goes on, or ends well, or ends badly, which needs another one.
 FATES = ("", "success", "failure")
+#: When a person's action finds nobody who knows the job.
+NOBODY_KNOWS = {"reschedule": "between two polls", "defer": "before a triggerer has taken it"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Point:
     after: str
     runs_before: bool
     runs_after: bool
+    #: Whether its process has read the job's id before, where an earlier one has stored it.
+    knows_job: bool
 
     @property
     def where(self) -> tuple[int, int]:
@@ -94,6 +98,7 @@ class Observer:
                 after=after[0],
                 runs_before=before[1],
                 runs_after=after[1],
+                knows_job=not process.number or f"store.get {self._row.service.key}" in process.calls[:call],
             )
         )
         return answer
@@ -231,12 +236,15 @@ def stop_reasons(row: Row, points: list[Point]) -> Iterator[Case]:
         for point in turning_points(points):
             if point.kind == "triggerer" and not reason.for_triggerer:
                 continue
+            # With its run the id goes: a process that has not read it is told, but not of which job.
+            is_too_late = row.way == "reschedule" and reason.takes_store and not point.knows_job
             yield Case(
                 reason.title,
                 f"{reason.title}, before {point.name}",
                 reason.expect,
                 script=lambda life, reason=reason, point=point: {point.where: reason.stop(life)},
                 parameters=reason.parameters,
+                known_limitation=NOBODY_KNOWS[row.way] if is_too_late else "",
             )
 
 
@@ -278,7 +286,7 @@ def clears(row: Row, points: list[Point]) -> Iterator[Case]:
 
 def nobody_there(row: Row) -> Iterator[Case]:
     """A person's action while the task waits and no process of it is there to be told."""
-    why = {"reschedule": "between two polls", "defer": "before a triggerer has taken it"}[row.way]
+    why = NOBODY_KNOWS[row.way]
     acts: tuple[tuple[str, Callable[[Life], None], Expectation], ...] = (
         ("marked failed", lambda life: life.mark("failed"), stops.OVER),
         ("marked success", lambda life: life.mark("success"), stops.OVER),

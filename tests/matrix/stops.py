@@ -29,6 +29,7 @@ class Reason:
     :param expect: how it must end
     :param parameters: of the operator
     :param for_triggerer: whether it can happen to a deferred task
+    :param takes_store: whether the task's state store goes, too
     """
 
     title: str
@@ -39,6 +40,7 @@ class Reason:
     kill_after: float = PERSON_GRACE
     parameters: Mapping[str, Any] = field(default_factory=dict)
     for_triggerer: bool = True
+    takes_store: bool = False
 
     def stop(self, life: Life) -> Stop:
         """Return what happens to the call at which the stop arrives."""
@@ -61,7 +63,7 @@ ANEW = Expectation(more_jobs=1, cancels=1)
 REASONS = (
     Reason("marked failed", lambda life: life.mark("failed"), OVER, by_person=True),
     Reason("marked success", lambda life: life.mark("success"), OVER, by_person=True),
-    Reason("run deleted", lambda life: life.remove(), OVER, by_person=True),
+    Reason("run deleted", lambda life: life.remove(), OVER, by_person=True, takes_store=True),
     Reason("cleared", lambda life: life.clear(), ANEW, by_person=True),
     Reason(
         "execution_timeout",

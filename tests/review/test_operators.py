@@ -174,6 +174,10 @@ def load(asset_state_store=None, **context):
     [
         ("from airflow.sdk import ResumableJobMixin", [Level.WARNING]),
         ("from airflow.sdk import NEVER_EXPIRE", [Level.WARNING]),
+        ("from airflow.sdk.state import TaskScope", [Level.WARNING]),
+        ("from airflow.sdk import state", [Level.WARNING]),
+        ("import airflow.sdk.state", [Level.WARNING]),
+        ("import airflow.sdk", []),
         ("try:\n    from airflow.sdk import ResumableJobMixin\nexcept ImportError:\n    pass", []),
         (STORE.format(body='context["task_state_store"].set("a", 1)'), [Level.WARNING]),
         (STORE.format(body='asset_state_store[ORDERS].get("a")'), [Level.WARNING]),

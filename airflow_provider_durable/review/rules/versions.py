@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from airflow_provider_durable.review.dagfile import DagFile
 
 _SDK_NAMES = ("ResumableJobMixin", "NEVER_EXPIRE")
+#: Scopes of the stores, and the base class of their backends.
+_STATE_MODULE = "airflow.sdk.state"
 
 
 @rule("DUR601", "needs-airflow-3-3", "the code uses what only Airflow 3.3 and newer have")
@@ -42,9 +44,14 @@ def needs_newer_airflow(dag_file: DagFile) -> Iterator[Report]:
 
 def _imports(dag_file: DagFile) -> Iterator[Report]:
     for node in dag_file.tree.imports:
-        if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[:2] != ["airflow", "sdk"]:
-            continue
         if _is_guarded(dag_file, node):
+            continue
+        if _imports_state_module(node):
+            yield Report(
+                node,
+                f"{dag_file.target} has no {_STATE_MODULE}: this import fails. It came with 3.3.",
+            )
+        if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[:2] != ["airflow", "sdk"]:
             continue
         for alias in node.names:
             if alias.name == "ResumableJobMixin":
@@ -60,6 +67,15 @@ def _imports(dag_file: DagFile) -> Iterator[Report]:
                 yield Report(
                     alias, f"{dag_file.target} has no {alias.name}: this import fails. It came with 3.3."
                 )
+
+
+def _imports_state_module(node: ast.Import | ast.ImportFrom) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name == _STATE_MODULE for alias in node.names)
+    package, _, name = _STATE_MODULE.rpartition(".")
+    return node.module == _STATE_MODULE or (
+        node.module == package and any(alias.name == name for alias in node.names)
+    )
 
 
 def _store_uses(dag_file: DagFile) -> Iterator[Report]:
