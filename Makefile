@@ -32,12 +32,12 @@ $(UV): constraints/bootstrap.txt
 	@.venvs/tools/bin/python -m pip install --quiet --disable-pip-version-check -r constraints/bootstrap.txt
 	@touch $@
 
-# $(call install,folder,highest Python,constraints,what else,extra): the package, editable, in an environment of
-# its own, with the extra (all of them by default).
+# $(call install,folder,highest Python,constraints,what else,extra,preferred Python): the package, editable, in an
+# environment of its own, with the extra (all of them by default).
 # An environment that is there is brought up to date, not made anew: something may be running in it.
 define install
 @echo "==> $(1), pinned by $(3)"
-@python=$$(.ci/find-python 3.10 $(2)); \
+@python=$$(.ci/find-python 3.10 $(2) $(6)); \
 [ -x $(1)/bin/python ] || $(UV) venv --quiet --python "$$python" $(1)
 @$(UV) pip install --python $(1)/bin/python --constraint $(3) $(4) --editable '.[$(or $(5),all)]' 2>&1 | grep -v '^ [+-]'
 @touch $(1)/.installed
@@ -51,9 +51,15 @@ venv: .venv/.installed ## Make .venv: newest Airflow, all extras, the tools of a
 
 # What Airflow versions other than the newest are tested with; names of files in constraints/.
 OLDER := 3.3-lowest 3.2 3.1-lowest 2.11 2.11-lowest
+# Each on another Python than .venv has, where the machine has it: all that the package runs on are in here.
+PYTHON_OF_3.3-lowest := 3.12
+PYTHON_OF_3.2 := 3.13
+PYTHON_OF_3.1-lowest := 3.10
+PYTHON_OF_2.11 := 3.12
+PYTHON_OF_2.11-lowest := 3.10
 
 .venvs/%/.installed: pyproject.toml constraints/airflow-%.txt $(UV)
-	$(call install,.venvs/$*,$(if $(filter 2.11%,$*),3.12,3.13),constraints/airflow-$*.txt,--group test $(if $(filter 3.2,$*),--group lineage))
+	$(call install,.venvs/$*,$(if $(filter 2.11%,$*),3.12,3.13),constraints/airflow-$*.txt,--group test $(if $(filter 3.2,$*),--group lineage),,$(PYTHON_OF_$*))
 
 # aiobotocore, which Apache's deferrable Batch operator needs, takes an older boto3.
 .venvs/bench/.installed: tests/bench/requirements.in pyproject.toml constraints/airflow-bench.txt $(UV)
@@ -94,7 +100,7 @@ test-older: $(OLDER:%=test-%) ## Run the unit tests on older Airflows, and on th
 
 # What needs real Airflow processes needs the newest Airflow; the rest runs everywhere.
 $(OLDER:%=test-%): test-%: .venvs/%/.installed
-	@echo "==> Airflow $*"
+	@echo "==> Airflow $*, $$(.venvs/$*/bin/python --version)"
 	.venvs/$*/bin/python -m pytest --numprocesses $(OLDER_WORKERS) tests/unit tests/parity tests/packaging/test_import.py
 
 .PHONY: lint

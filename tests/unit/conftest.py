@@ -1,13 +1,14 @@
-"""Some promises need the task state store of Airflow 3.3, some are about its absence."""
+"""Some promises need the task state store of Airflow 3.3, some are about its absence; and a real SIGTERM."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
 
 from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,3 +23,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture
+def sigterm() -> Iterator[Callable[[Any], None]]:
+    """Have SIGTERM call a task's ``on_kill`` on the main thread, as Airflow's task runner does."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield lambda task: signal.signal(signal.SIGTERM, lambda *_: task.on_kill()) and None
+    signal.signal(signal.SIGTERM, before)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime, timedelta, timezone
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,15 +15,13 @@ from airflow_provider_durable.resumable import (
     StatusUnavailableError,
     SubmissionRejectedError,
     SubmissionUnclearError,
-    TriggerFailedError,
     submission,
 )
 from airflow_provider_durable.resumable.compat import (
     AirflowException,
-    AirflowRescheduleException,
     AirflowTaskTimeout,
 )
-from unit.fakes import Crash, Durable, Service, SixHooks, Store, context, make
+from unit.fakes import Crash, Durable, QuickService, SixHooks, Store, context, make
 
 pytestmark = pytest.mark.task_state_store
 
@@ -36,19 +32,8 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def service() -> Service:
-    """A service whose jobs succeed at the first look."""
-    service = Service()
-    service.ends_as = "SUCCEEDED"  # type: ignore[attr-defined]
-
-    def status(job_id: Any) -> str:
-        service.call("status")
-        if service.jobs[job_id].status == "RUNNING":
-            service.jobs[job_id].status = service.ends_as  # type: ignore[attr-defined]
-        return service.jobs[job_id].status
-
-    service.status = status  # type: ignore[method-assign]
-    return service
+def service() -> QuickService:
+    return QuickService()
 
 
 def record_in(store: Store) -> dict[str, Any]:
@@ -58,7 +43,7 @@ def record_in(store: Store) -> dict[str, Any]:
 # -- submission and recovery -------------------------------------------------------------------
 
 
-def test_the_record_is_stored_before_the_request_and_the_id_after(service: Service) -> None:
+def test_the_record_is_stored_before_the_request_and_the_id_after(service: QuickService) -> None:
     task, store = make(Durable, service), Store()
     task.execute(context(store, max_tries=2))
     assert store.sets() == ["job_id_submission", "job_id"]
@@ -67,7 +52,7 @@ def test_the_record_is_stored_before_the_request_and_the_id_after(service: Servi
     assert (record["submission"], record["try_number"], record["max_tries"]) == (1, 1, 2)
 
 
-def test_tokens_are_random_and_short_enough_for_every_service(service: Service) -> None:
+def test_tokens_are_random_and_short_enough_for_every_service(service: QuickService) -> None:
     for _ in range(2):
         make(Durable, service).execute(context(Store()))
     first, second = (job.token for job in service.jobs.values())
@@ -76,7 +61,7 @@ def test_tokens_are_random_and_short_enough_for_every_service(service: Service) 
     assert first.isalnum()
 
 
-def test_a_crash_before_the_id_is_stored_is_recovered_by_token(service: Service) -> None:
+def test_a_crash_before_the_id_is_stored_is_recovered_by_token(service: QuickService) -> None:
     task, store = make(Durable, service), Store()
     service.failures["submit-answer"] = [Crash()]  # type: ignore[list-item]
     with pytest.raises(Crash):
@@ -87,7 +72,7 @@ def test_a_crash_before_the_id_is_stored_is_recovered_by_token(service: Service)
     assert store.values["job_id"] == "job-1"
 
 
-def test_a_crash_before_the_request_submits_with_the_same_token(service: Service) -> None:
+def test_a_crash_before_the_request_submits_with_the_same_token(service: QuickService) -> None:
     task, store = make(Durable, service), Store()
     service.failures["submit"] = [Crash()]  # type: ignore[list-item]
     with pytest.raises(Crash):
@@ -98,7 +83,7 @@ def test_a_crash_before_the_request_submits_with_the_same_token(service: Service
     assert record_in(store)["submission"] == 1
 
 
-def test_a_lost_answer_is_settled_before_anything_is_sent_again(service: Service) -> None:
+def test_a_lost_answer_is_settled_before_anything_is_sent_again(service: QuickService) -> None:
     task, store = make(Durable, service), Store()
     service.failures["submit-answer"] = [SubmissionUnclearError("timeout")]
     assert task.execute(context(store)) == "result of job-1"
@@ -106,12 +91,12 @@ def test_a_lost_answer_is_settled_before_anything_is_sent_again(service: Service
     assert service.calls.count("find") == 1
 
 
-def test_any_error_of_a_submission_is_settled_even_one_that_nobody_expected(service: Service) -> None:
+def test_any_error_of_a_submission_is_settled_even_one_that_nobody_expected(service: QuickService) -> None:
     service.failures["submit-answer"] = [RuntimeError("pushing a link failed")]
     assert make(Durable, service).execute(context(Store())) == "result of job-1"
 
 
-def test_a_job_is_searched_for_since_its_token_was_made(service: Service) -> None:
+def test_a_job_is_searched_for_since_its_token_was_made(service: QuickService) -> None:
     """Not since the latest request: an earlier one with the token may be what started it."""
     task, store = make(Durable, service), Store()
     service.failures["submit"] = [Crash()]  # type: ignore[list-item]
@@ -124,7 +109,9 @@ def test_a_job_is_searched_for_since_its_token_was_made(service: Service) -> Non
     assert record_in(store)["requested_at"] == made < record_in(store)["submitted_at"]
 
 
-def test_an_unclear_submission_that_started_nothing_is_sent_again_with_its_token(service: Service) -> None:
+def test_an_unclear_submission_that_started_nothing_is_sent_again_with_its_token(
+    service: QuickService,
+) -> None:
     task, store = make(Durable, service), Store()
     service.failures["submit"] = [SubmissionUnclearError("reset"), SubmissionUnclearError("reset")]
     assert task.execute(context(store)) == "result of job-1"
@@ -132,7 +119,7 @@ def test_an_unclear_submission_that_started_nothing_is_sent_again_with_its_token
     assert service.jobs["job-1"].token == record_in(store)["token"]
 
 
-def test_a_submission_stays_unclear_only_so_often_and_the_next_try_looks_again(service: Service) -> None:
+def test_a_submission_stays_unclear_only_so_often_and_the_next_try_looks_again(service: QuickService) -> None:
     task, store = make(Durable, service), Store()
     service.failures["submit"] = [SubmissionUnclearError("reset")] * submission.REQUESTS
     with pytest.raises(SubmissionUnclearError):
@@ -140,7 +127,7 @@ def test_a_submission_stays_unclear_only_so_often_and_the_next_try_looks_again(s
     assert make(Durable, service).execute(context(store, try_number=2)) == "result of job-1"
 
 
-def test_when_nobody_can_look_the_submissions_own_error_is_raised(service: Service) -> None:
+def test_when_nobody_can_look_the_submissions_own_error_is_raised(service: QuickService) -> None:
     task, store = make(Durable, service), Store()
     service.failures["submit-answer"] = [SubmissionUnclearError("reset")]
     service.failures["find"] = [ConnectionError("no route")]
@@ -150,7 +137,7 @@ def test_when_nobody_can_look_the_submissions_own_error_is_raised(service: Servi
     assert len(service.jobs) == 1
 
 
-def test_a_refused_submission_leaves_nothing_to_look_for(service: Service) -> None:
+def test_a_refused_submission_leaves_nothing_to_look_for(service: QuickService) -> None:
     task, store = make(Durable, service, on_lost_submission="fail"), Store()
     service.failures["submit"] = [SubmissionRejectedError("no such queue")]
     with pytest.raises(SubmissionRejectedError):
@@ -159,9 +146,9 @@ def test_a_refused_submission_leaves_nothing_to_look_for(service: Service) -> No
     assert "find" not in service.calls
 
 
-def test_a_refused_resubmission_restores_the_record_of_the_job_before(service: Service) -> None:
+def test_a_refused_resubmission_restores_the_record_of_the_job_before(service: QuickService) -> None:
     store = Store()
-    service.ends_as = "FAILED"  # type: ignore[attr-defined]
+    service.ends_as = "FAILED"
     with pytest.raises(JobFailedError):
         make(Durable, service).execute(context(store))
     before = dict(record_in(store))
@@ -171,27 +158,27 @@ def test_a_refused_resubmission_restores_the_record_of_the_job_before(service: S
     assert record_in(store) == before
 
 
-def test_a_throttled_submission_is_sent_again_without_a_search(service: Service) -> None:
+def test_a_throttled_submission_is_sent_again_without_a_search(service: QuickService) -> None:
     service.failures["submit"] = [ServiceThrottledError("slow down")] * 5
     assert make(Durable, service).execute(context(Store())) == "result of job-1"
     assert "find" not in service.calls
 
 
-def test_the_same_id_again_counts_as_an_answer(service: Service) -> None:
+def test_the_same_id_again_counts_as_an_answer(service: QuickService) -> None:
     store = Store()
-    service.ends_as = "FAILED"  # type: ignore[attr-defined]
+    service.ends_as = "FAILED"
     with pytest.raises(JobFailedError):
         make(Durable, service).execute(context(store))
     again = make(Durable, service)
     again.submit_job = lambda context: "job-1"
-    service.ends_as, service.jobs["job-1"].status = "SUCCEEDED", "FAILED"  # type: ignore[attr-defined]
+    service.ends_as, service.jobs["job-1"].status = "SUCCEEDED", "FAILED"
     with pytest.raises(JobFailedError):
         again.execute(context(store, try_number=2))
     assert "previous_id" not in record_in(store)
     assert "find" not in service.calls
 
 
-def test_what_the_submission_learned_is_stored_before_the_id(service: Service) -> None:
+def test_what_the_submission_learned_is_stored_before_the_id(service: QuickService) -> None:
     class Placed(Durable):
         def prepare_submission(self, context: Any) -> Any:
             return {"name": "a"}
@@ -217,7 +204,9 @@ class Blind(Durable):
 
 
 @pytest.mark.parametrize("operator", [Blind, SixHooks])
-def test_a_lost_submission_fails_for_good_if_asked_to(operator: type[SixHooks], service: Service) -> None:
+def test_a_lost_submission_fails_for_good_if_asked_to(
+    operator: type[SixHooks], service: QuickService
+) -> None:
     store = Store()
     service.failures["submit-answer"] = [Crash()]  # type: ignore[list-item]
     with pytest.raises(Crash):
@@ -231,7 +220,7 @@ def test_a_lost_submission_fails_for_good_if_asked_to(operator: type[SixHooks], 
     assert cleared.execute(context(store, try_number=3, max_tries=4)) == "result of job-2"
 
 
-def test_a_lost_submission_is_submitted_again_by_default(service: Service) -> None:
+def test_a_lost_submission_is_submitted_again_by_default(service: QuickService) -> None:
     store = Store()
     service.failures["submit-answer"] = [Crash()]  # type: ignore[list-item]
     with pytest.raises(Crash):
@@ -239,7 +228,7 @@ def test_a_lost_submission_is_submitted_again_by_default(service: Service) -> No
     assert make(Blind, service).execute(context(store, try_number=2)) == "result of job-2"
 
 
-def test_a_record_that_cannot_be_read_is_an_error_and_no_submission(service: Service) -> None:
+def test_a_record_that_cannot_be_read_is_an_error_and_no_submission(service: QuickService) -> None:
     store = Store()
     store.values["job_id_submission"] = {"token": "x"}
     with pytest.raises(AirflowException, match="delete this key"):
@@ -247,7 +236,7 @@ def test_a_record_that_cannot_be_read_is_an_error_and_no_submission(service: Ser
     assert not service.jobs
 
 
-def test_a_record_of_a_newer_version_is_read(service: Service) -> None:
+def test_a_record_of_a_newer_version_is_read(service: QuickService) -> None:
     store = Store()
     make(Durable, service).execute(context(store))
     record_in(store)["invented_later"] = 1
@@ -257,29 +246,31 @@ def test_a_record_of_a_newer_version_is_read(service: Service) -> None:
 # -- clears ------------------------------------------------------------------------------------
 
 
-def test_clearing_a_succeeded_task_runs_a_second_job(service: Service) -> None:
+def test_clearing_a_succeeded_task_runs_a_second_job(service: QuickService) -> None:
     store = Store()
     make(Durable, service).execute(context(store))
     assert make(Durable, service).execute(context(store, try_number=2, max_tries=1)) == "result of job-2"
 
 
-def test_clearing_with_resume_returns_the_first_jobs_result(service: Service) -> None:
+def test_clearing_with_resume_returns_the_first_jobs_result(service: QuickService) -> None:
     store = Store()
     make(Durable, service).execute(context(store))
     again = make(Durable, service, on_clear="resume")
     assert again.execute(context(store, try_number=2, max_tries=1)) == "result of job-1"
 
 
-def test_a_job_that_was_stopping_when_the_task_was_cleared_is_followed_by_a_new_one(service: Service) -> None:
+def test_a_job_that_was_stopping_when_the_task_was_cleared_is_followed_by_a_new_one(
+    service: QuickService,
+) -> None:
     store, first = Store(), make(Durable, service)
     service.failures["status"] = [Crash()]  # type: ignore[list-item]
     with pytest.raises(Crash):
         first.execute(context(store))
-    service.ends_as = "CANCELLED"  # type: ignore[attr-defined]
+    service.ends_as = "CANCELLED"
     plain = service.submit
 
     def submit(token: str = "") -> str:
-        service.ends_as = "SUCCEEDED"  # type: ignore[attr-defined]
+        service.ends_as = "SUCCEEDED"
         assert not service.active, "two jobs at once"
         return plain(token)
 
@@ -296,7 +287,7 @@ def test_a_job_that_was_stopping_when_the_task_was_cleared_is_followed_by_a_new_
 # -- waiting -----------------------------------------------------------------------------------
 
 
-def test_failing_status_requests_do_not_fail_the_wait(service: Service) -> None:
+def test_failing_status_requests_do_not_fail_the_wait(service: QuickService) -> None:
     service.failures["status"] = [
         ConnectionError("reset"),
         TimeoutError("slow"),
@@ -305,7 +296,7 @@ def test_failing_status_requests_do_not_fail_the_wait(service: Service) -> None:
     assert make(Durable, service).execute(context(Store())) == "result of job-1"
 
 
-def test_status_requests_that_fail_for_long_do(service: Service) -> None:
+def test_status_requests_that_fail_for_long_do(service: QuickService) -> None:
     service.failures["status"] = [ConnectionError("reset")] * 500
     task = make(Durable, service, poll_error_window=timedelta(milliseconds=20))
     with pytest.raises(StatusUnavailableError, match="reset") as failure:
@@ -314,23 +305,23 @@ def test_status_requests_that_fail_for_long_do(service: Service) -> None:
     assert not service.jobs["job-1"].cancels
 
 
-def test_throttling_never_fails_the_wait(service: Service) -> None:
+def test_throttling_never_fails_the_wait(service: QuickService) -> None:
     service.failures["status"] = [ServiceThrottledError("429")] * 200
     task = make(Durable, service, poll_error_window=timedelta(milliseconds=1))
     assert task.execute(context(Store())) == "result of job-1"
 
 
-def test_a_failed_job_fails_the_try_and_the_next_one_submits(service: Service) -> None:
+def test_a_failed_job_fails_the_try_and_the_next_one_submits(service: QuickService) -> None:
     store = Store()
-    service.ends_as = "FAILED"  # type: ignore[attr-defined]
+    service.ends_as = "FAILED"
     with pytest.raises(JobFailedError, match="job-1 ended without success: FAILED"):
         make(Durable, service).execute(context(store))
-    service.ends_as = "SUCCEEDED"  # type: ignore[attr-defined]
+    service.ends_as = "SUCCEEDED"
     assert make(Durable, service).execute(context(store, try_number=2)) == "result of job-2"
     assert record_in(store)["submission"] == 2
 
 
-def test_without_waiting_the_id_is_returned_once_it_is_stored(service: Service) -> None:
+def test_without_waiting_the_id_is_returned_once_it_is_stored(service: QuickService) -> None:
     store = Store()
     task = make(Durable, service, wait_for_termination=False)
     assert task.execute(context(store)) == "job-1"
@@ -341,215 +332,13 @@ def test_without_waiting_the_id_is_returned_once_it_is_stored(service: Service) 
     assert list(service.jobs) == ["job-1"]
 
 
-def test_execution_timeout_counts_from_the_submission(service: Service) -> None:
+def test_execution_timeout_counts_from_the_submission(service: QuickService) -> None:
     store = Store()
     service.failures["status"] = [Crash()]  # type: ignore[list-item]
     with pytest.raises(Crash):
         make(Durable, service).execute(context(store))
     record_in(store)["submitted_at"] = (datetime.now(timezone.utc) - timedelta(hours=2)).isoformat()
-    service.ends_as = "RUNNING"  # type: ignore[attr-defined]
+    service.ends_as = "RUNNING"
     task = make(Durable, service, execution_timeout=timedelta(hours=1))
     with pytest.raises(AirflowTaskTimeout, match="passed since job job-1"):
         task.execute(context(store, try_number=2))
-
-
-# -- leaving the worker --------------------------------------------------------------------------
-
-
-def rescheduling(service: Service, **parameters: Any) -> Any:
-    return make(Durable, service, mode="reschedule", **parameters)
-
-
-def test_reschedule_leaves_the_worker_and_comes_back_to_the_same_job(service: Service) -> None:
-    store = Store()
-    with pytest.raises(AirflowRescheduleException) as away:
-        rescheduling(service).execute(context(store))
-    seconds = (away.value.reschedule_date - datetime.now(timezone.utc)).total_seconds()
-    assert 25 < seconds <= 30  # no less, whatever the poll interval
-    assert rescheduling(service).execute(context(store)) == "result of job-1"
-    assert len(service.jobs) == 1
-
-
-def test_reschedule_comes_back_at_the_deadline(service: Service) -> None:
-    task = rescheduling(service, execution_timeout=timedelta(seconds=10))
-    with pytest.raises(AirflowRescheduleException) as away:
-        task.execute(context(Store()))
-    assert (away.value.reschedule_date - datetime.now(timezone.utc)).total_seconds() <= 10
-
-
-def test_reschedule_a_job_that_failed_fails_the_try(service: Service) -> None:
-    store = Store()
-    with pytest.raises(AirflowRescheduleException):
-        rescheduling(service).execute(context(store))
-    service.ends_as = "FAILED"  # type: ignore[attr-defined]
-    with pytest.raises(JobFailedError):
-        rescheduling(service).execute(context(store))
-    assert len(service.jobs) == 1
-
-
-def test_reschedule_of_a_reconnected_job_that_failed_fails_that_try(service: Service) -> None:
-    store = Store()
-    with pytest.raises(AirflowRescheduleException):
-        rescheduling(service).execute(context(store))
-    service.ends_as = "RUNNING"  # type: ignore[attr-defined]
-    with pytest.raises(AirflowRescheduleException):
-        rescheduling(service).execute(context(store, try_number=2))
-    service.ends_as = "FAILED"  # type: ignore[attr-defined]
-    with pytest.raises(JobFailedError):
-        rescheduling(service).execute(context(store, try_number=2))
-    assert len(service.jobs) == 1
-
-
-def test_reschedule_tolerates_failing_requests_across_processes(service: Service) -> None:
-    store = Store()
-    window = {"poll_error_window": timedelta(milliseconds=50)}
-    with pytest.raises(AirflowRescheduleException):
-        rescheduling(service, **window).execute(context(store))
-    service.failures["status"] = [ConnectionError("reset"), ConnectionError("reset")]
-    with pytest.raises(AirflowRescheduleException):
-        rescheduling(service, **window).execute(context(store))
-    assert "unreachable_since" in record_in(store)
-    time.sleep(0.06)
-    with pytest.raises(StatusUnavailableError):
-        rescheduling(service, **window).execute(context(store))
-    # The next try asks anew, and reconnects or returns.
-    assert rescheduling(service, **window).execute(context(store, try_number=2)) == "result of job-1"
-
-
-def test_six_hooks_alone_can_reschedule_and_never_submit_twice_in_one_try(service: Service) -> None:
-    store = Store()
-    with pytest.raises(AirflowRescheduleException):
-        make(SixHooks, service, mode="reschedule").execute(context(store))
-    service.ends_as = "FAILED"  # type: ignore[attr-defined]
-    with pytest.raises(JobFailedError):
-        make(SixHooks, service, mode="reschedule").execute(context(store))
-    assert len(service.jobs) == 1
-
-
-class Deferred(BaseException):
-    """What ``defer`` raises."""
-
-
-def deferring(service: Service, **parameters: Any) -> Any:
-    task = make(Durable, service, deferrable=True, **parameters)
-    task.deferred = []
-
-    def defer(**how: Any) -> None:
-        task.deferred.append(how)
-        raise Deferred
-
-    task.defer = defer
-    return task
-
-
-def test_deferring_stores_first_and_resumes_to_the_jobs_result(service: Service) -> None:
-    task, store = deferring(service), Store()
-    with pytest.raises(Deferred):
-        task.execute(context(store))
-    assert store.sets() == ["job_id_submission", "job_id"]
-    (how,) = task.deferred
-    assert (how["trigger"].external_id, how["method_name"], how["kwargs"]) == ("job-1", "resume_job", None)
-    assert deferring(service).resume_job(context(store), {"status": "success"}) == "result of job-1"
-
-
-def test_on_resume_the_jobs_outcome_decides_whatever_the_event_says(service: Service) -> None:
-    store = Store()
-    with pytest.raises(Deferred):
-        deferring(service).execute(context(store))
-    service.ends_as = "FAILED"  # type: ignore[attr-defined]
-    with pytest.raises(JobFailedError):
-        deferring(service).resume_job(context(store), {"status": "success"})
-
-
-def test_a_job_that_is_still_active_is_waited_for_again(service: Service) -> None:
-    store = Store()
-    with pytest.raises(Deferred):
-        deferring(service).execute(context(store))
-    service.ends_as = "RUNNING"  # type: ignore[attr-defined]
-    with pytest.raises(Deferred):
-        deferring(service).resume_job(context(store), {"status": "success"})
-    assert len(service.jobs) == 1
-
-
-def test_a_triggers_error_is_not_the_jobs_failure(service: Service) -> None:
-    store = Store()
-    with pytest.raises(Deferred):
-        deferring(service).execute(context(store))
-    service.ends_as = "RUNNING"  # type: ignore[attr-defined]
-    with pytest.raises(TriggerFailedError, match="the next try reconnects"):
-        deferring(service).resume_job(context(store), {"status": "error", "message": "boom"})
-    with pytest.raises(Deferred):
-        deferring(service).execute(context(store, try_number=2))
-    assert len(service.jobs) == 1
-    # Had the job ended by then, the trigger's error would not matter.
-    service.ends_as = "SUCCEEDED"  # type: ignore[attr-defined]
-    assert (
-        deferring(service).resume_job(context(store, try_number=2), {"status": "error"}) == "result of job-1"
-    )
-
-
-def test_a_triggers_timeout_is_the_tasks(service: Service) -> None:
-    store = Store()
-    with pytest.raises(Deferred):
-        deferring(service).execute(context(store))
-    service.ends_as = "RUNNING"  # type: ignore[attr-defined]
-    with pytest.raises(AirflowTaskTimeout):
-        deferring(service).resume_job(context(store), {"status": "timeout"})
-
-
-def test_a_retry_of_a_task_that_died_while_it_resumed_starts_at_execute(service: Service) -> None:
-    store = Store()
-    with pytest.raises(Deferred):
-        deferring(service).execute(context(store))
-    assert deferring(service).execute(context(store, try_number=2)) == "result of job-1"
-
-
-def test_deferring_without_a_store_takes_the_job_along(service: Service) -> None:
-    task = deferring(service, durable=False)
-    with pytest.raises(Deferred):
-        task.execute(context(Store()))
-    kwargs = task.deferred[0]["kwargs"]
-    assert kwargs["external_id"] == "job-1"
-    assert datetime.fromisoformat(kwargs["submitted_at"]).tzinfo is not None
-    resumed = deferring(service, durable=False)
-    assert resumed.resume_job(context(Store()), {"status": "success"}, **kwargs) == "result of job-1"
-
-
-def test_a_trigger_whose_event_names_the_job_takes_nothing_else_along(service: Service) -> None:
-    task = deferring(service, durable=False, execution_timeout=timedelta(hours=1))
-    task.make_trigger = lambda external_id, context: SimpleNamespace(event_names_job=True)
-    with pytest.raises(Deferred):
-        task.execute(context(Store()))
-    assert task.deferred[0]["kwargs"] is None
-    event = {"status": "success", "external_id": "job-1", "deadline": task.job_deadline.isoformat()}
-    resumed = deferring(service, durable=False, execution_timeout=timedelta(hours=1))
-    assert resumed.resume_job(context(Store()), event) == "result of job-1"
-    assert resumed.job_deadline == task.job_deadline
-
-
-def test_the_trigger_can_be_told_the_deadline(service: Service) -> None:
-    task = deferring(service, execution_timeout=timedelta(hours=1))
-    seen: list[Any] = []
-    task.make_trigger = lambda external_id, context: seen.append(task.job_deadline) or SimpleNamespace()
-    with pytest.raises(Deferred):
-        task.execute(context(Store()))
-    assert timedelta(minutes=59) < seen[0] - datetime.now(timezone.utc) <= timedelta(hours=1)
-
-
-def test_a_deferral_that_apaches_operator_began_is_taken_up_and_remembered(service: Service) -> None:
-    store, job_id = Store(), service.submit()
-    service.ends_as = "RUNNING"  # type: ignore[attr-defined]
-    with pytest.raises(TriggerFailedError):
-        deferring(service).resume_job(context(store), {"status": "error", "external_id": job_id})
-    assert store.values["job_id"] == job_id
-    service.ends_as = "SUCCEEDED"  # type: ignore[attr-defined]
-    assert deferring(service).execute(context(store, try_number=2)) == "result of job-1"
-    assert len(service.jobs) == 1
-
-
-def test_a_job_of_such_a_deferral_that_failed_fails_the_try(service: Service) -> None:
-    service.ends_as = "FAILED"  # type: ignore[attr-defined]
-    event = {"status": "error", "external_id": service.submit()}
-    with pytest.raises(JobFailedError):
-        deferring(service).resume_job(context(Store()), event)
-    assert len(service.jobs) == 1

@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from unittest import mock
 
 from airflow_provider_durable.triggers import poller
 from airflow_provider_durable.triggers.base import JobTrigger
+from airflow_provider_durable.triggers.poller import shared_poller
 from airflow_provider_durable.triggers.service import JobService
 
+if TYPE_CHECKING:
+    from airflow_provider_durable.triggers.subscriptions import Subscription
+
 T = TypeVar("T")
+FOREVER = 1e9
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -146,3 +151,12 @@ async def event_of(trigger: JobTrigger) -> dict[str, Any]:
     events = [event.payload async for event in trigger.run()]
     assert len(events) == 1
     return events[0]
+
+
+def running(count: int, **options: Any) -> FakeService:
+    """A service with ``count`` jobs that do not end."""
+    return FakeService(ends={f"job-{n}": FOREVER for n in range(count)}, **options)
+
+
+def subscribe(service: FakeService, interval: float = 10.0, window: float = 600.0) -> list[Subscription]:
+    return [shared_poller(service).subscribe(job, interval, window) for job in service.ends]
