@@ -305,7 +305,7 @@ def nobody_there(row: Row) -> Iterator[Case]:
 
 def hanging(row: Row) -> Case:
     """Return the case of a job that does not end, and is to be stopped after ``execution_timeout``."""
-    parameters = {"execution_timeout": timedelta(minutes=20), "retries": 0}
+    parameters = {"execution_timeout": timedelta(minutes=5), "retries": 0}
     return Case("execution_timeout", "the job never ends", stops.OVER, ends="never", parameters=parameters)
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: More than a cell uses up.
 RETRIES = 9
+#: So many processes of a broken promise are told of.
+MOST_TOLD = 6
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,13 @@ class Row:
             self.wire.end_process()
         return None if self.wire.not_met else self._judge(case, life, stuck)
 
+    def _processes(self) -> str:
+        """What each process has called; of many, the first and the last ones."""
+        told = [f"{process.kind}: {', '.join(process.calls)}" for process in self.wire.processes]
+        if len(told) > MOST_TOLD:
+            told[MOST_TOLD // 2 : -(MOST_TOLD // 2)] = [f"({len(told) - MOST_TOLD} more)"]
+        return " | ".join(told)
+
     def _judge(self, case: Case, life: Life, stuck: str) -> Verdict:
         jobs, state, expect = self.service.jobs(), life.state, case.expect
         verdict = Verdict(case.group, case.name, known_limitation=case.known_limitation)
@@ -145,6 +154,5 @@ class Row:
         if not self.service.can_recover and any(job.id not in stored for job in jobs):
             verdict.known_limitation = "a lost submission cannot be looked up"
         if not verdict.is_kept:
-            processes = " | ".join(f"{p.kind}: {', '.join(p.calls)}" for p in self.wire.processes)
-            verdict.story = f"{state}, returned {returned!r}, {jobs}; {stuck} {processes}"
+            verdict.story = f"{state}, returned {returned!r}, {jobs}; {stuck} {self._processes()}"
         return verdict
