@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -38,6 +39,7 @@ class RowFailed(Exception):
 
 def run_row(row: Key, every: int, matrix: table.Matrix, progress: Progress, lock: threading.Lock) -> None:
     """Run one row in a process of its own, and take its verdicts as they come."""
+    began = time.monotonic()
     bar = progress.add_task(", ".join(row), total=None)
     command = [python_for(row), "-m", "matrix.worker", *row, "--every", str(every)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "tests"), str(REPOSITORY)])}
@@ -62,6 +64,8 @@ def run_row(row: Key, every: int, matrix: table.Matrix, progress: Progress, lock
     if worker.returncode or not expected or seen != expected:
         raise RowFailed(f"{', '.join(row)}: {seen} of {expected} cells, then\n{''.join(errors[-15:])}")
     progress.remove_task(bar)
+    # Bars are for terminals; this is for logs, too.
+    progress.console.print(f"{', '.join(row)}: {seen} cells in {time.monotonic() - began:.0f} s")
 
 
 def run_rows(rows: list[Key], every: int, workers: int, console: Console) -> tuple[table.Matrix, list[str]]:

@@ -24,8 +24,9 @@ def draw(matrix: Matrix) -> str:
     width = LEFT + len(services) * (len(WAYS) * CELL + GAP) + GAP
     side_height = HEAD + len(groups) * LINE + 2 * GAP
     ours, theirs = matrix.tally("ours"), matrix.tally("upstream")
+    limits = f" ({ours.limits} at a documented limit)" if ours.limits else ""
     title = (
-        f"Crash matrix: {ours.bad_cells} of {ours.cells} cells break the promise with this package, "
+        f"Crash matrix: {ours.bad_cells} of {ours.cells} cells break the promise with this package{limits}, "
         f"{theirs.bad_cells} of {theirs.cells} with Apache's operators"
     )
     font = 'font-family="system-ui, sans-serif" font-size="12" fill="#1f2933"'

@@ -48,10 +48,11 @@ class Tally:
             self.broken[count] += getattr(verdict, count)
 
     def __str__(self) -> str:
-        """``40`` of as many cells, or what was broken in how many of them."""
+        """How many cells kept the promise, or what was broken in how many of them."""
         words = [f"{SHORT[name]} {number}" for name, number in self.broken.items() if number]
-        text = f"{self.cells} ✓" if not words else f"**{self.bad_cells} of {self.cells}**: {', '.join(words)}"
-        limits = f" ({self.limits} known limit{'s' if self.limits > 1 else ''})" if self.limits else ""
+        kept = f"{self.cells - self.limits} ✓"
+        text = f"**{self.bad_cells} of {self.cells}**: {', '.join(words)}" if words else kept
+        limits = f", {self.limits} known limit{'s' if self.limits > 1 else ''}" if self.limits else ""
         return text + limits
 
 
@@ -142,8 +143,11 @@ service:
 Apache's operators are used as they are, with `deferrable=True` for the triggerer, and with their own
 durability where they have one. They have no way of waiting that needs neither worker nor triggerer.
 
-A known limit is one that the documentation names: where a person acts while the task waits and no
-process of it is there, nobody is told.
+A known limit is one that the documentation names, and no cell of it counts as kept. There are two. Where
+a person acts while the task waits and no process of it is there, or none that knows the job yet, [nobody is
+told](choosing.md#which-way-of-waiting). And a Spark standalone master does not say [which submission a driver
+came from](operators/spark.md): where the answer to a submission is lost there, nobody can tell, and by
+default the job is submitted again.
 
 {real}## Reproduce it
 

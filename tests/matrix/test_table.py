@@ -46,8 +46,10 @@ def test_a_known_limit_is_shown_and_is_no_broken_promise() -> None:
     assert limit.result()["orphans"] == 0
     assert limit.result()["known_limits"] == 1
     assert list(limit.broken()) == []
-    assert "(1 known limit)" in table.page(limit, "3.3.2", [])
-    assert picture.LIMIT in picture.draw(limit)
+    assert "| AWS Batch | poke | 1 ✓, 1 known limit |" in table.page(limit, "3.3.2", [])
+    drawn = picture.draw(limit)
+    assert picture.LIMIT in drawn
+    assert "0 of 2 cells break the promise with this package (1 at a documented limit)" in drawn
 
 
 def test_the_page_and_the_picture_show_both_sides() -> None:

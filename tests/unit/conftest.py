@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_durable.resumable import HAS_TASK_STATE_STORE
+
+HERE = Path(__file__).parent
+#: Far above the slowest unit test, also on a machine that is busy with other things.
+LONGEST_SECONDS = 120
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -18,6 +23,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not about this Airflow: not skipped, because it is no test here."""
+    for item in items:
+        if HERE in item.path.parents:
+            # A stop that is not heeded is a wait that never ends: say so soon.
+            item.add_marker(pytest.mark.timeout(LONGEST_SECONDS))
     other = "no_task_state_store" if HAS_TASK_STATE_STORE else "task_state_store"
     left_out = [item for item in items if item.get_closest_marker(other)]
     if left_out:
