@@ -150,15 +150,16 @@ def failure_summary(job: Mapping[str, Any]) -> str:
     container = job.get("container") or {}
     attempts = job.get("attempts") or []
     last = (attempts[-1].get("container") or {}) if attempts else {}
+    children = (job.get("arrayProperties") or {}).get("statusSummary") or {}
     facts = {
         "status reason": job.get("statusReason"),
         "container reason": container.get("reason") or last.get("reason"),
         "exit code": container.get("exitCode", last.get("exitCode")),
         "log stream": container.get("logStreamName") or last.get("logStreamName"),
         "attempts": len(attempts) if len(attempts) > 1 else None,
-        "array children": (job.get("arrayProperties") or {}).get("statusSummary"),
+        "array children": ", ".join(f"{number} {state}" for state, number in children.items() if number),
     }
-    return "; ".join(f"{name}: {fact}" for name, fact in facts.items() if fact not in (None, "", {}))
+    return "; ".join(f"{name}: {fact}" for name, fact in facts.items() if fact not in (None, ""))
 
 
 def _code(error: ClientError) -> str:

@@ -17,23 +17,27 @@ KEPT, BROKEN, LIMIT, NONE = "#0b6e4f", "#c2410c", "#d9a514", "#e4e7eb"
 NAMES = {"ours": "this package", "upstream": "Apache's operators"}
 
 
+def title(matrix: Matrix) -> str:
+    """Return what the picture shows, in one sentence."""
+    ours, theirs = matrix.tally("ours"), matrix.tally("upstream")
+    limits = f" ({ours.limits} at a documented limit)" if ours.limits else ""
+    return (
+        f"Crash matrix: {ours.bad_cells} of {ours.cells} cells break the promise with this package{limits}, "
+        f"{theirs.bad_cells} of {theirs.cells} with Apache's operators"
+    )
+
+
 def draw(matrix: Matrix) -> str:
     """Return the picture: green where every cell kept the promise, else orange, with how many did not."""
     groups = matrix.groups()
     services = [name for name in KINDS if any(row[0] == name for row in matrix.verdicts)]
     width = LEFT + len(services) * (len(WAYS) * CELL + GAP) + GAP
     side_height = HEAD + len(groups) * LINE + 2 * GAP
-    ours, theirs = matrix.tally("ours"), matrix.tally("upstream")
-    limits = f" ({ours.limits} at a documented limit)" if ours.limits else ""
-    title = (
-        f"Crash matrix: {ours.bad_cells} of {ours.cells} cells break the promise with this package{limits}, "
-        f"{theirs.bad_cells} of {theirs.cells} with Apache's operators"
-    )
     font = 'font-family="system-ui, sans-serif" font-size="12" fill="#1f2933"'
     height = TOP + len(SIDES) * side_height + 30
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" {font}>',
-        f"<title>{escape(title)}</title>",
+        f"<title>{escape(title(matrix))}</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
         '<text x="20" y="30" font-size="16" font-weight="600">What becomes of the job when things die</text>',
     ]

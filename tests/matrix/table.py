@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from matrix import picture
 from matrix.groups import GROUPS
 from matrix.kinds import COUNTS, SIDES, WAYS
 from matrix.rows import KINDS, ROWS
@@ -113,7 +114,7 @@ What becomes of the job when something dies, gets lost or is stopped, at every c
 every operator, every way of waiting, this package and Apache's operators beside each other, on the same
 Airflow and in the same cases.
 
-![The crash matrix](images/crash-matrix.svg)
+![{title}](images/crash-matrix.svg)
 
 A cell is the life of one task instance in which one thing happens, or two. In its end the service is
 asked for its jobs. Counted are second jobs (more than one for an intent), lost results (the task does
@@ -166,7 +167,7 @@ def page(matrix: Matrix, airflow: str, real: Iterable[str]) -> str:
     :param airflow: Airflow's version
     :param real: the lines about what was shown on real processes
     """
-    parts = [HEAD, *_summary(matrix)]
+    parts = [HEAD.format(title=picture.title(matrix)), *_summary(matrix)]
     for service in dict.fromkeys(row[0] for row in matrix.verdicts):
         parts += ["", f"## {KINDS[service].title}", "", *_table(matrix, service)]
     standins = "\n".join(f"- {kind.title}: {kind.standin}" for kind in KINDS.values())

@@ -55,6 +55,7 @@ def test_a_known_limit_is_shown_and_is_no_broken_promise() -> None:
 def test_the_page_and_the_picture_show_both_sides() -> None:
     page = table.page(matrix(), "3.3.2", [])
     assert "| AWS Batch | poke | 1 ✓ | **1 of 1**: second job 1, orphan 1 |" in page
+    assert "![Crash matrix: 0 of 1 cells break the promise with this package, 1 of 1 with Apache's" in page
     drawn = picture.draw(matrix())
     assert "0 of 1 cells break the promise with this package, 1 of 1 with Apache&apos;s" in drawn.replace(
         "'", "&apos;"

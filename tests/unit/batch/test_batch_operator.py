@@ -280,9 +280,10 @@ def test_a_failed_jobs_error_says_why(client: Client) -> None:
 
 
 def test_a_failed_array_job_says_how_many_children_failed() -> None:
-    job = {"statusReason": "Array Child Job failed", "arrayProperties": {"statusSummary": {"FAILED": 2}}}
+    children = {"RUNNING": 0, "SUCCEEDED": 7, "FAILED": 2}
+    job = {"statusReason": "Array Child Job failed", "arrayProperties": {"statusSummary": children}}
     assert aws_batch.failure_summary(job) == (
-        "status reason: Array Child Job failed; array children: {'FAILED': 2}"
+        "status reason: Array Child Job failed; array children: 7 SUCCEEDED, 2 FAILED"
     )
 
 
