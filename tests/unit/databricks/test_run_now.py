@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from unit.databricks.jobs_api import JobsApi
     from unit.fakes import Store
 
-needs_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="the task state store came with 3.3")
+needs_store = pytest.mark.task_state_store
 KEY = "databricks_run_now_id"
 
 

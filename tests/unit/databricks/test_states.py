@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_durable.resumable import (
-    HAS_TASK_STATE_STORE,
     JobFailedError,
     ServiceThrottledError,
     StatusUnavailableError,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     )
     from unit.fakes import Store
 
-needs_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="the task state store came with 3.3")
+needs_store = pytest.mark.task_state_store
 
 
 def state(life_cycle: str, result: str | None = None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from unit.fakes import Store
 
-needs_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="the task state store came with 3.3")
+needs_store = pytest.mark.task_state_store
 #: Both operators, and the path each sends its submissions to.
 BOTH = pytest.mark.parametrize("path", ["runs/submit", "run-now"])
 

@@ -13,7 +13,7 @@ from unit.fakes import TaskInstance
 if TYPE_CHECKING:
     from unit.fakes import Store
 
-needs_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="the task state store came with 3.3")
+needs_store = pytest.mark.task_state_store
 
 
 def task(**parameters: Any) -> SparkSubmitOperator:
