@@ -116,8 +116,8 @@ Airflow and in the same cases.
 
 ![{title}](images/crash-matrix.svg)
 
-A cell is the life of one task instance in which one thing happens, or two. In its end the service is
-asked for its jobs. Counted are second jobs (more than one for an intent), lost results (the task does
+A cell is the life of one task instance in which one thing happens, or two. At its end the service is
+asked which jobs it has. Counted are second jobs (more than one for an intent), lost results (the task does
 not succeed, does not return what it returns undisturbed, or the work that was asked for was not done),
 orphans (jobs that run on with nobody waiting for them) and wrong cancels (of jobs that should have
 lived). One more job is right after a clear of a finished task, after a job that failed, and after one
