@@ -51,6 +51,7 @@ class _DatabricksRun(ResumableJobMixin):
     """What the two operators have in common: all but the request."""
 
     poll_interval_parameter = "polling_period_seconds"
+    recovery_submits = True
     resume_method = "execute_complete"
     event_id_key = "run_id"
     #: The class of Apache's that builds the request, and the hook's method that sends it.

@@ -62,8 +62,12 @@ class Situation:
 
     @property
     def cleared(self) -> bool:
-        """Whether the task was cleared since the job was submitted: only a clear raises max_tries."""
-        return self.record is not None and self.max_tries > self.record.max_tries
+        """
+        Whether the task was cleared since the job was submitted: nothing but a clear changes max_tries.
+
+        It sets it to the try's number and the retries that the Dag has by now, so also to less than before.
+        """
+        return self.record is not None and self.max_tries != self.record.max_tries
 
     @property
     def same_try(self) -> bool:
@@ -78,7 +82,8 @@ def decide(situation: Situation) -> Decision:
         return Decision.RECOVER
     if not situation.external_id:
         return Decision.SUBMIT
-    if not situation.waits and not situation.cleared:
+    stopped = record is not None and record.cancelled_at is not None
+    if not situation.waits and not situation.cleared and not stopped:
         # The task's work is to start the job, and the job was started, however it went on.
         return Decision.FINISHED
     if situation.state is None:
@@ -89,7 +94,7 @@ def decide(situation: Situation) -> Decision:
         # After a clear the next try wants a new job, unless it had reconnected to this one first.
         stale = situation.cleared and not situation.same_try
         return Decision.SUBMIT if stale and situation.on_clear == "resubmit" else Decision.FINISHED
-    if not situation.same_try or situation.cleared or (record is not None and record.cancelled_at):
+    if not situation.same_try or situation.cleared or stopped:
         # The job of an earlier try, of before a clear, or one that we stopped: its end is no news.
         return Decision.SUBMIT
     return Decision.FAILED

@@ -71,6 +71,8 @@ class JobHooks:
     #: ``mode="reschedule"`` leaves the worker for no less: Airflow's LocalExecutor reports the end of a
     #: try late, and takes a task that is back before that report for one that died.
     min_reschedule_interval: ClassVar[timedelta] = timedelta(seconds=30)
+    #: Whether ``recover_job`` starts the job if there was none, so that its time begins then.
+    recovery_submits: ClassVar[bool] = False
 
     #: Whether the author, not the configuration, asked for ``deferrable``.
     deferrable_given: bool = False

@@ -35,6 +35,9 @@ _CHOICES = {
     "on_lost_submission": ("resubmit", "fail"),
 }
 
+#: What Airflow can still add to today's date.
+_LONGEST = timedelta(days=365 * 1000)
+
 DEFAULTS: dict[str, Any] = {
     "durable": True,
     "wait_for_termination": True,
@@ -126,8 +129,8 @@ def check(operator: JobHooks, given: set[str], own: set[str]) -> None:
         if isinstance(value, (int, float, timedelta)) and seconds_of(value) <= 0:
             raise ValueError(f"{where}: {name}={value!r} must be more than 0 seconds.")
     retention: Any = operator.state_retention
-    endless = retention is None or retention is NEVER_EXPIRE
-    if not endless and not (isinstance(retention, timedelta) and retention > timedelta(0)):
+    endless = retention is None or retention == NEVER_EXPIRE
+    if not endless and not (isinstance(retention, timedelta) and timedelta(0) < retention < _LONGEST):
         raise ValueError(
             f"{where}: state_retention={retention!r} is no duration. Write a positive timedelta, "
             "airflow.sdk.NEVER_EXPIRE, or leave it out for Airflow's default."

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_durable.resumable.compat import AirflowException
+from airflow_provider_durable.resumable.compat import NEVER_EXPIRE, AirflowException
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -106,6 +106,8 @@ class JobStore:
         self._store = store
         self._id_key = external_id_key
         self._record_key = f"{external_id_key}_submission"
+        if retention == NEVER_EXPIRE:
+            retention = NEVER_EXPIRE  # Airflow knows it by identity, which copies of default_args lose
         # Without a retention of ours, set() is called as Airflow's own mixin calls it.
         self._options = {} if retention is None else {"retention": retention}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_durable.resumable.compat import (
     AirflowRescheduleException,
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from airflow_provider_durable.resumable.compat import Context
     from airflow_provider_durable.resumable.hooks import JobHooks
     from airflow_provider_durable.resumable.record import SubmissionRecord
+
+#: In the context: the keys of what this task instance has executed.
+_EXECUTED = "airflow_durable_executed"
 
 
 class JobRun:
@@ -113,10 +116,14 @@ class JobRun:
         """When ``execution_timeout``, counted from the submission, has passed; None without one."""
         timeout: timedelta | None = self.operator.execution_timeout
         # A job that was told to stop is only waited for until it has: its time is over already.
-        stopped = self.record is not None and self.record.cancelled_at is not None
-        if timeout is None or self.submitted_at is None or stopped:
+        if timeout is None or self.submitted_at is None or self._is_stopped:
             return None
         return self.submitted_at + timeout
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether the job was told to stop."""
+        return self.record is not None and self.record.cancelled_at is not None
 
     def save(self, record: SubmissionRecord) -> None:
         """Take ``record`` for the submission at hand, and store it where records are kept."""
@@ -148,6 +155,8 @@ class JobRun:
         :raises JobFailedError: the job ended without success
         """
         try:
+            if event is None:
+                self._claim_task()
             self._load(event)
             if self.operator.was_killed_early:
                 self.stopper.on_early_kill()
@@ -167,10 +176,31 @@ class JobRun:
                 else:
                     self._reconnect(event)
                 event = None
-                if not self.settings.waits or self._wait():
+                # A job that we stopped is waited for even where others are not: another one has to follow.
+                if not (self.settings.waits or self._is_stopped) or self._wait():
                     return self._result()
         finally:
             self.is_done = True
+
+    def _claim_task(self) -> None:
+        """
+        Refuse a second operator that the code of one task executes.
+
+        It would find the first one's job, take itself for its next try, and start nothing.
+
+        :raises ValueError: it is one
+        """
+        if self.store is None:
+            return
+        executed = cast("dict[str, set[str]]", self.context).setdefault(_EXECUTED, set())
+        key = self.operator.external_id_key
+        if key in executed:
+            raise ValueError(
+                f"{type(self.operator).__name__} was executed a second time in one task instance, whose job "
+                f"is stored under {key!r} already. Make each job a task of its own (.expand() for many of a "
+                "kind), or write durable=False."
+            )
+        executed.add(key)
 
     def _load(self, event: Mapping[str, Any] | None) -> None:
         """Learn of the job: from the store, or from the event of a trigger that was not ours."""
@@ -282,10 +312,11 @@ class JobRun:
             self._leave_worker()
             op.defer(trigger=trigger, method_name=op.resume_method, kwargs=resume)
         if self.settings.reschedules:
-            pause = timedelta(
-                seconds=max(self.settings.poll_seconds, op.min_reschedule_interval.total_seconds())
-            )
-            back = min(moment for moment in (utcnow() + pause, self.deadline) if moment)
+            soonest = utcnow() + timedelta(seconds=op.min_reschedule_interval.total_seconds())
+            back = utcnow() + timedelta(seconds=self.settings.poll_seconds)
+            if self.deadline is not None:
+                back = min(back, self.deadline)
+            back = max(back, soonest)
             self._leave_worker()
             raise AirflowRescheduleException(back)  # type: ignore[no-untyped-call]
         self.is_waiting = True

@@ -108,6 +108,10 @@ def recover(run: JobRun) -> bool:
         submit(run, resend=record)
         return True
     _found(run, found)
+    if op.recovery_submits:
+        # The job may have begun only now, and with it its time.
+        record = replace(record, submitted_at=utcnow())
+        run.save(record)
     _answer(run, record, found)
     return False
 

@@ -55,7 +55,8 @@ class SparkConnection:
             conn_id=conn_id,
             master=resolved["master"],
             deploy_mode=str(deploy_mode).strip().lower(),
-            namespace=resolved.get("namespace"),
+            # Apache's hook reads it from conf, too, but not in all its versions.
+            namespace=(conf or {}).get("spark.kubernetes.namespace") or resolved.get("namespace"),
             kerberos=bool(resolved.get("keytab") and resolved.get("principal")),
             extra=extra,
         )

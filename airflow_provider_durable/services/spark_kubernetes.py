@@ -56,8 +56,12 @@ class KubernetesCluster(SparkCluster):
             raise ValueError(f"conf: {_LABEL_PROPERTY} is how the driver is found again. Leave it out.")
 
     def properties(self, conf: Mapping[str, Any], token: str) -> dict[str, str]:
-        """Return the label."""
-        return {self.wait_property: "false", _LABEL_PROPERTY: token}
+        """Return the label, and the namespace, which a properties file may call otherwise."""
+        return {
+            self.wait_property: "false",
+            _LABEL_PROPERTY: token,
+            "spark.kubernetes.namespace": self._namespace,
+        }
 
     def find(self, token: str) -> str | None:
         """
@@ -77,7 +81,8 @@ class KubernetesCluster(SparkCluster):
         """Return whether the config maps of a pod that has not started are there, if we may look."""
         if (pod.status.phase or "Pending") != "Pending":
             return True
-        names = [volume.config_map.name for volume in pod.spec.volumes or () if volume.config_map]
+        maps = [volume.config_map for volume in pod.spec.volumes or () if volume.config_map]
+        names = [each.name for each in maps if not each.optional]
         return all(self._has_config_map(name, pod.metadata.namespace) for name in names)
 
     def _has_config_map(self, name: str, namespace: str) -> bool:

@@ -84,6 +84,11 @@ class JobTrigger(BaseTrigger):
         poll_error_window: float | timedelta = 600,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        if isinstance(external_id, (dict, list)):
+            raise TypeError(
+                f"{type(self).__name__}: external_id={external_id!r} cannot be the name of a status in an "
+                "answer for many jobs. Make it text, or a number."
+            )
         self.external_id = external_id
         self.poll_interval = seconds_of(poll_interval)
         self.deadline = datetime.fromisoformat(deadline) if isinstance(deadline, str) else deadline

@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -204,8 +204,13 @@ class Poller:
         now = self._loop.time()
         error = task.exception()
         if error is None:
+            try:
+                ended = {status for status in task.result().values() if not self.service.is_active(status)}
+            except Exception as unread:  # noqa: BLE001 - an author's code: nobody else may wait for ever
+                error = unread
+        if error is None:
             request.parts.answered += 1
-            self._on_success(request, task.result())
+            self._on_success(request, task.result(), ended)
         elif isinstance(error, ServiceThrottledError):
             self._on_throttled(request, error, now)
         else:
@@ -215,7 +220,9 @@ class Poller:
         else:
             self._rest()
 
-    def _on_success(self, request: _Request, statuses: Mapping[JsonValue, str]) -> None:
+    def _on_success(
+        self, request: _Request, statuses: Mapping[JsonValue, str], ended: Container[str]
+    ) -> None:
         self._throttled = 0
         jitter = _jitter()
         for subscription in self._of(request):
@@ -225,7 +232,7 @@ class Poller:
             subscription.alone = False
             subscription.asked = request.started
             status = statuses.get(subscription.external_id)
-            if status is not None and not self.service.is_active(status):
+            if status is not None and status in ended:
                 self._end(subscription, status)
                 continue
             pause = subscription.interval

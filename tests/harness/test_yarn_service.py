@@ -57,7 +57,7 @@ def ids(http: httpx.Client, **query: str) -> list[str]:
 
 
 def test_an_application_goes_through_its_states_by_the_clock(http: httpx.Client) -> None:
-    app_id = submit(http, "clock seconds=1")
+    app_id = submit(http, "clock seconds=3")
     seen: list[tuple[str, str]] = []
 
     def ended() -> bool:
@@ -68,7 +68,9 @@ def test_an_application_goes_through_its_states_by_the_clock(http: httpx.Client)
 
     wait_until(ended, "it has ended", 20, 0.02)
     undefined = [(state, "UNDEFINED") for state in ("SUBMITTED", "ACCEPTED", "RUNNING")]
-    assert seen == [*undefined, ("FINISHED", "SUCCEEDED")]
+    # The first ones last for tenths of a second, which a busy machine may not see.
+    assert seen == [state for state in (*undefined, ("FINISHED", "SUCCEEDED")) if state in seen]
+    assert ("RUNNING", "UNDEFINED") in seen
 
 
 def test_a_test_decides_how_an_application_ends(http: httpx.Client, service: YarnService) -> None:

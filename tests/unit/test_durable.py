@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -18,6 +19,7 @@ from airflow_provider_durable.resumable import (
     submission,
 )
 from airflow_provider_durable.resumable.compat import (
+    NEVER_EXPIRE,
     AirflowException,
     AirflowTaskTimeout,
 )
@@ -330,6 +332,48 @@ def test_without_waiting_the_id_is_returned_once_it_is_stored(service: QuickServ
     again = make(Durable, service, wait_for_termination=False)
     assert again.execute(context(store, try_number=2)) == "job-1"
     assert list(service.jobs) == ["job-1"]
+
+
+@pytest.mark.parametrize(("status", "cancels"), [("CANCELLED", 0), ("RUNNING", 1)])
+def test_without_waiting_a_job_that_we_stopped_is_followed_by_a_new_one(
+    service: QuickService, status: str, cancels: int
+) -> None:
+    store = Store()
+    make(Durable, service, wait_for_termination=False).execute(context(store))
+    record_in(store)["cancelled_at"] = record_in(store)["submitted_at"]
+    service.ends_as = status
+    again = make(Durable, service, wait_for_termination=False, poll_interval=0.01)
+    assert again.execute(context(store, try_number=2)) == "job-2"
+    assert service.jobs["job-1"].cancels == cancels
+
+
+def test_a_second_operator_in_one_task_is_refused_and_not_taken_for_a_retry(service: QuickService) -> None:
+    given = context(Store())
+    assert make(Durable, service).execute(given) == "result of job-1"
+    with pytest.raises(ValueError, match=r"second time in one task instance.*'job_id'.*\.expand"):
+        make(Durable, service).execute(given)
+    assert list(service.jobs) == ["job-1"]
+    other = make(Durable, service)
+    other.external_id_key = "other_job_id"
+    assert other.execute(given) == "result of job-2"
+    assert make(Durable, service, durable=False).execute(given) == "result of job-3"
+
+
+def test_never_expire_survives_the_copies_that_airflow_makes_of_default_args(service: QuickService) -> None:
+    store = Store()
+    make(Durable, service, state_retention=copy.deepcopy(NEVER_EXPIRE)).execute(context(store))
+    retentions = [call[3]["retention"] for call in store.calls if call[0] == "set"]
+    assert retentions
+    assert all(retention is NEVER_EXPIRE for retention in retentions)
+
+
+@pytest.mark.parametrize("retries", [3, 1, 0])
+def test_a_clear_is_noticed_also_where_retries_were_lowered(service: QuickService, retries: int) -> None:
+    store = Store()
+    make(Durable, service).execute(context(store, max_tries=3))
+    # Airflow: max_tries = the tries so far + the retries that the Dag has by now.
+    make(Durable, service).execute(context(store, try_number=2, max_tries=1 + retries))
+    assert list(service.jobs) == ["job-1", "job-2"]
 
 
 def test_execution_timeout_counts_from_the_submission(service: QuickService) -> None:

@@ -43,10 +43,17 @@ def test_reschedule_leaves_the_worker_and_comes_back_to_the_same_job(service: Qu
 
 
 def test_reschedule_comes_back_at_the_deadline(service: QuickService) -> None:
-    task = rescheduling(service, execution_timeout=timedelta(seconds=10))
+    task = rescheduling(service, poll_interval=300, execution_timeout=timedelta(seconds=60))
     with pytest.raises(AirflowRescheduleException) as away:
         task.execute(context(Store()))
-    assert (away.value.reschedule_date - datetime.now(timezone.utc)).total_seconds() <= 10
+    assert 50 < (away.value.reschedule_date - datetime.now(timezone.utc)).total_seconds() <= 60
+
+
+def test_reschedule_never_comes_back_sooner_than_airflow_can_tell(service: QuickService) -> None:
+    task = rescheduling(service, execution_timeout=timedelta(seconds=2))
+    with pytest.raises(AirflowRescheduleException) as away:
+        task.execute(context(Store()))
+    assert (away.value.reschedule_date - datetime.now(timezone.utc)).total_seconds() > 25
 
 
 def test_reschedule_a_job_that_failed_fails_the_try(service: QuickService) -> None:

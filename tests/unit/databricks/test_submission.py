@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -137,6 +138,25 @@ def test_a_service_that_is_away_fails_the_try_and_the_next_one_finds_the_run(
         operator(attempts=1).execute(context(store))
     run_id = operator().execute(context(store, try_number=2))
     assert list(api.runs) == [run_id]
+
+
+@needs_store
+def test_the_time_of_a_run_that_the_recovery_starts_begins_with_it(api: JobsApi, store: Store) -> None:
+    timed = {"execution_timeout": timedelta(minutes=30)}
+    task = operator(**timed)
+
+    def die(*_: Any) -> Any:
+        raise Crash
+
+    task.submit_job = die
+    with pytest.raises(Crash):
+        task.execute(context(store))
+    record = store.values["databricks_run_id_submission"]
+    long_ago = (datetime.now(timezone.utc) - timedelta(minutes=31)).isoformat()
+    store.values["databricks_run_id_submission"] = {**record, "submitted_at": long_ago}
+    run_id = operator(**timed).execute(context(store, try_number=2))
+    assert list(api.runs) == [run_id]
+    assert store.values["databricks_run_id_submission"]["submitted_at"] > long_ago
 
 
 @needs_store

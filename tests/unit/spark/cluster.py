@@ -64,6 +64,8 @@ class Cluster:
     #: Driver pods whose config map never came; and the HTTP status for those who ask for it.
     unmounted: set[str] = field(default_factory=set)
     without_config_map: int = 404
+    #: Whether Kubernetes starts the pod without it.
+    optional_map: bool | None = None
     #: What each job is, until ``states`` says otherwise.
     default: str = "ended"
 
@@ -175,7 +177,11 @@ class Cluster:
             spec=SimpleNamespace(
                 volumes=[
                     SimpleNamespace(config_map=None),
-                    SimpleNamespace(config_map=SimpleNamespace(name=f"map of {self.id_of(number)}")),
+                    SimpleNamespace(
+                        config_map=SimpleNamespace(
+                            name=f"map of {self.id_of(number)}", optional=self.optional_map
+                        )
+                    ),
                 ]
             ),
             status=SimpleNamespace(

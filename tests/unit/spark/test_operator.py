@@ -123,6 +123,15 @@ def test_a_pod_whose_config_map_never_came_is_replaced_where_we_may_look(
     assert len(kubernetes.jobs) == pods
 
 
+@needs_store
+def test_a_pod_that_starts_without_its_config_map_is_left_alone(kubernetes: Cluster, store: Store) -> None:
+    first = kubernetes.id_of(1)
+    kubernetes.unmounted, kubernetes.optional_map = {first}, True
+    kubernetes.states[first] = "Pending"
+    task(wait_for_termination=False).execute(context(store))
+    assert (kubernetes.cancelled, store.values[KEY]) == ([], first)
+
+
 def test_a_spark_submit_that_fails_is_shown_with_its_last_words(cluster: Cluster) -> None:
     cluster.plan("sys.exit('Error: Failed to load class org.example.Missing')")
     with pytest.raises(Exception, match=r"exit code 1.*\n.*org\.example\.Missing"):

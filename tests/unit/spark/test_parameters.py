@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_provider_durable.operators.spark import SparkSubmitOperator
+from airflow_provider_durable.services.spark_connection import SparkConnection
+from airflow_provider_durable.services.spark_kubernetes import KubernetesCluster
 from airflow_provider_durable.services.spark_standalone import FORGOTTEN_AFTER
 from airflow_provider_durable.triggers.spark import SparkJobs
 from unit.fakes import Store
@@ -41,6 +44,20 @@ def test_tags_that_yarn_does_not_take_are_refused_before_anything_starts(
 def test_the_token_is_a_label_of_the_driver_pod(kubernetes: Cluster) -> None:
     task().execute(context(Store()))
     assert len(kubernetes.properties()["spark.kubernetes.driver.label.airflow-durable-submission"]) == 32
+
+
+@pytest.mark.parametrize(
+    ("conf", "namespace"), [({}, "default"), ({"spark.kubernetes.namespace": "jobs"}, "jobs")]
+)
+def test_the_driver_is_where_it_is_looked_for_whatever_a_properties_file_says(
+    kubernetes: Cluster, conf: dict[str, str], namespace: str
+) -> None:
+    hook = SimpleNamespace(
+        _connection={"master": "k8s://https://host", "deploy_mode": "cluster", "namespace": None},
+        get_connection=lambda conn_id: SimpleNamespace(extra_dejson={}),
+    )
+    cluster = KubernetesCluster(SparkConnection.of(hook, "spark_default", conf))
+    assert cluster.properties(conf, "token")["spark.kubernetes.namespace"] == namespace
 
 
 # -- what is refused -----------------------------------------------------------------------------

@@ -33,6 +33,28 @@ def refuse(*bad: str) -> Any:
     return plan
 
 
+def test_a_status_that_an_author_did_not_expect_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = running(3)
+    service.ends["job-1"] = 30.0
+    states = {"RUNNING": True, "SUCCEEDED": False}
+    ask = service.ask
+    monkeypatch.setattr(
+        service, "ask", lambda ids: {job: "ODD" if job == "job-0" else s for job, s in ask(ids).items()}
+    )
+    monkeypatch.setattr(service, "is_active", lambda status: states[status])
+
+    async def main() -> tuple[float, list[str]]:
+        subscriptions = {s.external_id: s for s in subscribe(service, window=60.0)}
+        await subscriptions["job-1"].ended
+        reported = asyncio.get_running_loop().time()
+        error = await subscriptions["job-0"].ended
+        return reported, [str(error)]
+
+    reported, errors = run(main)
+    assert reported <= 45.0
+    assert "ODD" in errors[0]
+
+
 @pytest.mark.parametrize("bad", [["job-0"], ["job-57"], ["job-99"], ["job-3", "job-42", "job-77"]])
 def test_a_bad_id_harms_no_other(bad: list[str]) -> None:
     service = running(100, plan=refuse(*bad))
