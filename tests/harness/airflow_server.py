@@ -57,6 +57,9 @@ FAST: dict[str, object] = {
     "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 100_000,
     "DAG_PROCESSOR__FILE_PARSING_SORT_MODE": "modified_time",
     "API__WORKERS": 1,
+    # The API server takes connections on its event loop, too. With none left in the pool it stood still for
+    # the 30 s of the pool's patience, as those who had one could not give it back; all heartbeats were late.
+    "DATABASE__SQL_ALCHEMY_POOL_ENABLED": False,
     "LOGGING__COLORED_CONSOLE_LOG": False,
     "USAGE_DATA_COLLECTION__ENABLED": False,
 }
