@@ -70,6 +70,16 @@ class Situation:
         return self.record is not None and self.max_tries != self.record.max_tries
 
     @property
+    def stopped(self) -> bool:
+        """Whether the job was told to stop."""
+        return self.record is not None and self.record.cancelled_at is not None
+
+    @property
+    def awaits_end(self) -> bool:
+        """Whether the job's end matters: that of one we stopped does in any case, as another follows."""
+        return self.waits or self.stopped
+
+    @property
     def same_try(self) -> bool:
         """Whether this very try submitted the job or reconnected to it, and now comes back."""
         return self.record is not None and self.record.try_number == self.try_number
@@ -82,8 +92,7 @@ def decide(situation: Situation) -> Decision:
         return Decision.RECOVER
     if not situation.external_id:
         return Decision.SUBMIT
-    stopped = record is not None and record.cancelled_at is not None
-    if not situation.waits and not situation.cleared and not stopped:
+    if not situation.awaits_end and not situation.cleared:
         # The task's work is to start the job, and the job was started, however it went on.
         return Decision.FINISHED
     if situation.state is None:
@@ -94,7 +103,7 @@ def decide(situation: Situation) -> Decision:
         # After a clear the next try wants a new job, unless it had reconnected to this one first.
         stale = situation.cleared and not situation.same_try
         return Decision.SUBMIT if stale and situation.on_clear == "resubmit" else Decision.FINISHED
-    if not situation.same_try or situation.cleared or stopped:
+    if not situation.same_try or situation.cleared or situation.stopped:
         # The job of an earlier try, of before a clear, or one that we stopped: its end is no news.
         return Decision.SUBMIT
     return Decision.FAILED

@@ -132,8 +132,8 @@ def check(operator: JobHooks, given: set[str], own: set[str]) -> None:
     endless = retention is None or retention == NEVER_EXPIRE
     if not endless and not (isinstance(retention, timedelta) and timedelta(0) < retention < _LONGEST):
         raise ValueError(
-            f"{where}: state_retention={retention!r} is no duration. Write a positive timedelta, "
-            "airflow.sdk.NEVER_EXPIRE, or leave it out for Airflow's default."
+            f"{where}: state_retention={retention!r} is no duration. Write a timedelta of more than 0 and "
+            "less than 1,000 years, airflow.sdk.NEVER_EXPIRE, or leave it out for Airflow's default."
         )
     reschedule = "mode" in own and operator.mode == "reschedule"
     if reschedule and "durable" in given and not operator.durable:

@@ -116,14 +116,9 @@ class JobRun:
         """When ``execution_timeout``, counted from the submission, has passed; None without one."""
         timeout: timedelta | None = self.operator.execution_timeout
         # A job that was told to stop is only waited for until it has: its time is over already.
-        if timeout is None or self.submitted_at is None or self._is_stopped:
+        if timeout is None or self.submitted_at is None or self.situation.stopped:
             return None
         return self.submitted_at + timeout
-
-    @property
-    def _is_stopped(self) -> bool:
-        """Whether the job was told to stop."""
-        return self.record is not None and self.record.cancelled_at is not None
 
     def save(self, record: SubmissionRecord) -> None:
         """Take ``record`` for the submission at hand, and store it where records are kept."""
@@ -176,8 +171,7 @@ class JobRun:
                 else:
                     self._reconnect(event)
                 event = None
-                # A job that we stopped is waited for even where others are not: another one has to follow.
-                if not (self.settings.waits or self._is_stopped) or self._wait():
+                if not self.situation.awaits_end or self._wait():
                     return self._result()
         finally:
             self.is_done = True
@@ -312,11 +306,11 @@ class JobRun:
             self._leave_worker()
             op.defer(trigger=trigger, method_name=op.resume_method, kwargs=resume)
         if self.settings.reschedules:
-            soonest = utcnow() + timedelta(seconds=op.min_reschedule_interval.total_seconds())
-            back = utcnow() + timedelta(seconds=self.settings.poll_seconds)
+            now = utcnow()
+            back = now + timedelta(seconds=self.settings.poll_seconds)
             if self.deadline is not None:
                 back = min(back, self.deadline)
-            back = max(back, soonest)
+            back = max(back, now + op.min_reschedule_interval)
             self._leave_worker()
             raise AirflowRescheduleException(back)  # type: ignore[no-untyped-call]
         self.is_waiting = True

@@ -114,8 +114,9 @@ def test_default_args_reach_mapped_tasks() -> None:
         ({"on_lost_submission": "x"}, "Write on_lost_submission='resubmit' or 'fail'"),
         ({"poll_interval": 0}, "poll_interval=0 must be more than 0 seconds"),
         ({"poll_error_window": timedelta(0)}, "must be more than 0 seconds"),
-        ({"state_retention": 7}, "Write a positive timedelta"),
-        ({"state_retention": timedelta(0)}, "Write a positive timedelta"),
+        ({"state_retention": 7}, "more than 0 and less than 1,000 years"),
+        ({"state_retention": timedelta(0)}, "more than 0 and less than 1,000 years"),
+        ({"state_retention": timedelta(days=900_000_000)}, "airflow.sdk.NEVER_EXPIRE"),
         (
             {"deferrable": True, "wait_for_termination": False},
             "deferrable=True waits .*, wait_for_termination=False does not. Write wait_for_termination=True",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import signal
 import threading
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_provider_durable.resumable import TaskStoppedError
+from airflow_provider_durable.resumable import TaskStoppedError, run
 from airflow_provider_durable.resumable.compat import AirflowTaskTimeout, BaseOperator
 from airflow_provider_durable.resumable.stop import StopAction
 from unit.fakes import Crash, Durable, Service, Store, context, kill_soon, make, waiting
@@ -162,20 +161,20 @@ def test_only_a_person_stops_the_job_of_a_task_that_is_about_to_wait_elsewhere(
 @durable_only
 @ways
 def test_a_task_that_was_told_to_stop_does_not_leave_for_another_wait(
-    sigterm: Any, way: str, parameters: dict[str, Any]
+    sigterm: Any, way: str, parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, store = Service(), Store()
     sigterm(task := make(Durable, service, **parameters))
-    trigger = task.make_trigger
 
-    def stop_meanwhile(*arguments: Any) -> Any:
-        signal.raise_signal(signal.SIGTERM)
-        return trigger(*arguments)
+    def stop_during(last: Any) -> Any:
+        def stopped(*arguments: Any) -> Any:
+            signal.raise_signal(signal.SIGTERM)
+            return last(*arguments)
+
+        return stopped
 
     # The last thing that happens before it leaves: in one way of waiting a trigger is made, else a date.
-    task.make_trigger = stop_meanwhile
-    task.min_reschedule_interval = SimpleNamespace(
-        total_seconds=lambda: signal.raise_signal(signal.SIGTERM) or 30.0  # type: ignore[func-returns-value]
-    )
+    task.make_trigger = stop_during(task.make_trigger)
+    monkeypatch.setattr(run, "utcnow", stop_during(run.utcnow))
     with pytest.raises(TaskStoppedError, match="was cancelled"):
         task.execute(context(store))

@@ -52,6 +52,12 @@ def until_event(made: FakeTrigger) -> tuple[dict[str, Any], float]:
     return run(main)
 
 
+@pytest.mark.parametrize("external_id", [{"cluster": "j-1", "step": "s-1"}, ["j-1", "s-1"]])
+def test_an_id_that_no_answer_can_name_is_refused(external_id: Any) -> None:
+    with pytest.raises(TypeError, match=r"FakeTrigger: external_id=.*Make it text, or a number"):
+        FakeTrigger(external_id=external_id)
+
+
 # -- the event -----------------------------------------------------------------------------------
 
 

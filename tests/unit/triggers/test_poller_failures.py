@@ -33,6 +33,15 @@ def refuse(*bad: str) -> Any:
     return plan
 
 
+async def end_of(service: FakeService, job: str) -> tuple[float, list[Subscription]]:
+    """Return when the end of ``job`` was reported, and which others have ended once their window is over."""
+    subscriptions = {s.external_id: s for s in subscribe(service, window=60.0)}
+    await subscriptions.pop(job).ended
+    reported = asyncio.get_running_loop().time()
+    await asyncio.sleep(90)
+    return reported, [s for s in subscriptions.values() if s.ended.done()]
+
+
 def test_a_status_that_an_author_did_not_expect_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     service = running(3)
     service.ends["job-1"] = 30.0
@@ -43,16 +52,10 @@ def test_a_status_that_an_author_did_not_expect_harms_no_other(monkeypatch: pyte
     )
     monkeypatch.setattr(service, "is_active", lambda status: states[status])
 
-    async def main() -> tuple[float, list[str]]:
-        subscriptions = {s.external_id: s for s in subscribe(service, window=60.0)}
-        await subscriptions["job-1"].ended
-        reported = asyncio.get_running_loop().time()
-        error = await subscriptions["job-0"].ended
-        return reported, [str(error)]
-
-    reported, errors = run(main)
+    reported, (odd,) = run(lambda: end_of(service, "job-1"))
     assert reported <= 45.0
-    assert "ODD" in errors[0]
+    assert odd.external_id == "job-0"
+    assert "ODD" in str(odd.ended.result())
 
 
 @pytest.mark.parametrize("bad", [["job-0"], ["job-57"], ["job-99"], ["job-3", "job-42", "job-77"]])
@@ -60,20 +63,10 @@ def test_a_bad_id_harms_no_other(bad: list[str]) -> None:
     service = running(100, plan=refuse(*bad))
     service.ends["job-50"] = 30.0
 
-    async def main() -> tuple[float, list[str]]:
-        subscriptions = {s.external_id: s for s in subscribe(service, window=60.0)}
-        await subscriptions["job-50"].ended
-        reported = asyncio.get_running_loop().time()
-        await asyncio.sleep(90)
-        return reported, [
-            job
-            for job, s in subscriptions.items()
-            if s.ended.done() and isinstance(s.ended.result(), Exception)
-        ]
-
-    reported, failed = run(main)
+    reported, failed = run(lambda: end_of(service, "job-50"))
     assert reported <= 40.0
-    assert failed == bad
+    assert [s.external_id for s in failed] == bad
+    assert all(isinstance(s.ended.result(), Exception) for s in failed)
     # Once they are found out, they are asked for alone.
     later = [ids for at, ids in service.requests if at > 2.0]
     assert all(len(ids) == 1 for ids in later if set(ids) & set(bad))
@@ -102,14 +95,7 @@ def test_a_job_whose_requests_always_fail_harms_no_other() -> None:
     service = running(250, plan=plan)
     service.ends["job-8"] = 30.0
 
-    async def main() -> tuple[float, list[Subscription]]:
-        subscriptions = {s.external_id: s for s in subscribe(service, window=60.0)}
-        await subscriptions["job-8"].ended
-        reported = asyncio.get_running_loop().time()
-        await asyncio.sleep(90)
-        return reported, [s for s in subscriptions.values() if s.ended.done() and s.external_id != "job-8"]
-
-    reported, ended = run(main)
+    reported, ended = run(lambda: end_of(service, "job-8"))
     assert reported <= 40.0
     assert [subscription.external_id for subscription in ended] == ["job-7"]
     later = [ids for at, ids in service.requests if at > 15.0]
